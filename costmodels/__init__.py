@@ -1,0 +1,1 @@
+"""Cost models: what a training step costs in bytes and in seconds, one formula per function."""

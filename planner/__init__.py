@@ -1,0 +1,1 @@
+"""planner: how to train a large model on the GPUs people have."""

@@ -24,8 +24,19 @@ class Expresses(BaseModel):
     plannable: bool  # False: only describes runs that others measured
     layers_per_stage: Literal["free", "edges", "uniform"] = "uniform"
     recompute: tuple[str, ...] = ("none", "full")  # granularities it can run
-    recompute_layers: Literal["free", "same", "all"] = "all"
+    recompute_layers: Literal["free", "block", "all"] = "all"
     offloaded_layers: Literal["free", "all"] = "all"
+    zero_stages: tuple[int, ...] = (0, 1, 2, 3)
+    pipeline: bool = False
+    interleaving: bool = False
+    tensor_parallel: bool = False
+    sequence_parallel: bool = False
+    offload_optimizer: tuple[str, ...] = ("none",)
+    offload_parameters: tuple[str, ...] = ("none",)
+    precisions: tuple[str, ...] = ("fp32", "tf32", "fp16", "bf16")
+    optimizers: tuple[str, ...] = ()  # () = all
+    families: tuple[str, ...] = ()  # model families it has an implementation of; () = all
+    attention: dict[str, tuple[str, ...]] = {}  # kernels a family is limited to
     why: dict[str, str] = {}
 
 

@@ -1,4 +1,4 @@
-"""The network: the shape of a decoder-only transformer, as the formulas need it."""
+"""The network: the shape of a transformer, as the formulas need it."""
 
 from __future__ import annotations
 
@@ -21,6 +21,12 @@ class MixtureOfExperts:
         Leading layers that keep a dense feed-forward. [-]
     layer_frequency : int
         Of the remaining layers every ``layer_frequency``-th is routed. [-]
+    shared_gate : bool
+        The shared experts' output is scaled by a gate, one weight per hidden unit.
+    bias : bool
+        Router and experts carry biases.
+    correction_bias : bool
+        The router has one load-balancing offset an expert, not trained by gradient (DeepSeek-V3).
     """
 
     experts: int
@@ -29,6 +35,9 @@ class MixtureOfExperts:
     shared_ffn: int = 0
     first_dense_layers: int = 0
     layer_frequency: int = 1
+    shared_gate: bool = False
+    bias: bool = False
+    correction_bias: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +56,13 @@ class LatentAttention:
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """A decoder-only transformer.
+    """A transformer, decoder-only unless ``kind`` says ``encoder``.
 
     ``hidden`` h, ``heads`` a, ``kv_heads`` k, ``head_dim`` d_h, ``ffn`` f (dense inner width),
     ``vocab`` V (unpadded), ``max_seq_len`` the longest sequence the model is made for.
+
+    ``sliding_window`` 0 is full attention; else every ``global_layer_every``-th layer is full
+    and the others see that many tokens (``global_layer_every`` 0: no layer is full).
     """
 
     name: str
@@ -68,7 +80,7 @@ class Architecture:
     norm: str  # rmsnorm | layernorm
     norms_per_layer: int
     tied_embeddings: bool
-    bias: str = "none"  # which linears carry a bias: none | all | qkv | ...
+    bias: str = "none"  # which linears of a layer carry a bias: none | qkv | attn | mlp | all
     positional: str = "rope"  # rope | learned | alibi
     qk_norm: bool = False
     parallel_residual: bool = False
@@ -77,3 +89,14 @@ class Architecture:
     moe: MixtureOfExperts | None = None
     mla: LatentAttention | None = None
     published_parameters: int | None = None
+    kind: str = "decoder"  # decoder | encoder
+    global_layer_every: int = 0
+    qk_norm_wide: bool = False  # the query/key norm has weights for every head, not one head's
+    attention_sinks: bool = False  # one learned logit a head (gpt-oss)
+    embedding_width: int = 0  # width of the token table where it is not h (OPT-350M), else 0
+    position_rows: int = 0  # rows of the learned position table where not max_seq_len, else 0
+    token_types: int = 0  # rows of a token-type table (BERT)
+    embedding_norm: bool = False  # a norm right after the embeddings (BLOOM, BERT)
+    final_norm: bool = True
+    head_bias: bool = False
+    pooler: bool = False  # a dense layer on the first token (BERT)

@@ -1,0 +1,105 @@
+"""``--gpus auto``: the GPUs of this machine, as nvidia-smi lists them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from hardware_db.cluster import Cluster
+from hardware_db.load import catalog
+from hardware_db.names import normalise, resolve
+from hardware_db.parse import cluster_of
+
+QUERY = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
+
+
+def detect(
+    run: Callable[[tuple[str, ...]], str] | None = None,
+    host_memory: float | None = None,
+    extra: Path | None = None,
+) -> Cluster:
+    """This machine as a cluster of one node.
+
+    Parameters
+    ----------
+    run : callable, optional
+        Runs a command and returns what it prints; by default a subprocess.
+    host_memory : float, optional
+        Of this machine; by default what the system reports. [byte]
+    extra : Path, optional
+        A YAML file with further GPUs and nodes.
+
+    Raises
+    ------
+    ValueError
+        If nvidia-smi is missing or fails, lists nothing, or lists unequal or unknown GPUs.
+    """
+    listed = _parse((run or _run)(QUERY))
+    names = sorted({name for name, _ in listed})
+    if len(names) > 1:
+        raise ValueError(
+            f"--gpus auto needs equal GPUs, nvidia-smi lists {' and '.join(names)}: "
+            "name the ones to use, as in 8xA100-80G"
+        )
+    known = catalog(extra)
+    identifier = _identify(names[0], min(mib for _, mib in listed) * 2.0**20, known)
+    gpu = known.gpu(identifier)
+    candidates = sorted((known.node(i) for i in gpu.reference_nodes), key=lambda n: n.gpus)
+    own = [known.node(i) for i, raw in known.own_nodes.items() if known.node(i).gpu.id == gpu.id]
+    candidates += own
+    if not candidates:
+        raise ValueError(f"--gpus auto: {gpu.short} has no node; define one in --hardware")
+    count = len(listed)
+    node = next((n for n in candidates if n.gpus >= count), candidates[-1])
+    node = replace(node, gpus=max(node.gpus, count))
+    cluster = cluster_of(node, 1, count, reference=True)
+    return cluster.with_overrides(host_memory=host_memory or _host_memory())
+
+
+def _parse(output: str) -> list[tuple[str, float]]:
+    """(name, MiB) a line of nvidia-smi's CSV."""
+    rows = []
+    for line in filter(None, (line.strip() for line in output.splitlines())):
+        name, _, memory = line.rpartition(",")
+        try:
+            rows.append((name.strip(), float(memory)))
+        except ValueError:
+            raise ValueError(f"--gpus auto: cannot read nvidia-smi's line {line!r}") from None
+    if not rows:
+        raise ValueError("--gpus auto: nvidia-smi lists no GPU; name them, as in 8xA100-80G")
+    return rows
+
+
+def _identify(name: str, memory: float, known: object) -> str:
+    """Id of the GPU of that name; where several share it, the one of the nearest memory."""
+    from hardware_db.load import Catalog
+
+    assert isinstance(known, Catalog)
+    wanted = normalise(name)
+    fits = [i for i, names in known.gpus.items() if wanted in map(normalise, names)]
+    if fits:
+        return min(fits, key=lambda i: abs(known.gpu(i).memory - memory))
+    found = resolve(name, known.gpus)
+    if found is None:
+        known.find(name)  # raises, with near matches
+        raise ValueError(f"--gpus auto: {name!r} is a node, not a GPU")
+    return found
+
+
+def _run(command: tuple[str, ...]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+    except FileNotFoundError:
+        raise ValueError(
+            "--gpus auto needs nvidia-smi, which is not here: name the GPUs, as in 8xA100-80G"
+        ) from None
+    except (subprocess.SubprocessError, OSError) as error:
+        raise ValueError(f"--gpus auto: nvidia-smi failed ({error})") from None
+    return done.stdout
+
+
+def _host_memory() -> float:
+    return float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")

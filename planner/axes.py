@@ -61,9 +61,7 @@ class Constraint:
     @property
     def binds(self) -> bool:
         """Whether it excludes anything."""
-        return bool(
-            self.allowed or self.forbidden or self.low is not None or self.high is not None
-        )
+        return bool(self.allowed or self.forbidden or self.low is not None or self.high is not None)
 
     def holds(self, values: Array) -> Array:
         """Mask of the values (integers, or strings of a choice axis) it accepts."""

@@ -8,9 +8,17 @@ from dataclasses import dataclass
 from costmodels.architecture import Architecture
 from costmodels.stack import Stack, load_stack
 from hardware_db import Cluster, parse_gpus
+from hardware_db.units import parse_rate, parse_size
 from planner.catalogue import resolve_model
 from planner.spec import DEFAULT_GLOBAL_BATCH, DEFAULT_SEQ_LEN, JobSpec
 
+OVERRIDES = {
+    "intra_bandwidth": parse_rate,
+    "inter_bandwidth": parse_rate,
+    "host_memory": parse_size,
+    "nvme": parse_size,
+    "memory_limit": parse_size,
+}
 AUTO_STACKS = ("deepspeed", "megatron-deepspeed")  # both write a deepspeed_config.json
 
 
@@ -95,11 +103,15 @@ def resolve(spec: JobSpec) -> Job:
 
 def _cluster(spec: JobSpec) -> Cluster:
     cluster = parse_gpus(spec.gpus, extra=spec.hardware)
-    overrides = {
-        name: value
-        for name in ("intra_bandwidth", "inter_bandwidth", "host_memory", "nvme", "memory_limit")
-        if (value := getattr(spec, name)) is not None
-    }
+    overrides = {}
+    for name, parse in OVERRIDES.items():
+        text = getattr(spec, name)
+        if text is None:
+            continue
+        try:
+            overrides[name] = parse(text)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
     return cluster.with_overrides(**overrides) if overrides else cluster
 
 

@@ -153,9 +153,7 @@ def _layouts(job: Job, stack: Stack) -> Array:
                 if batch % dp:
                     continue
                 share = batch // dp
-                rows += [
-                    (gpus, tp, pp, dp, b, share // b) for b in divisors(share) if b <= largest
-                ]
+                rows += [(gpus, tp, pp, dp, b, share // b) for b in divisors(share) if b <= largest]
     return np.array(rows, dtype=np.int64).reshape(-1, 6)
 
 

@@ -1,0 +1,230 @@
+"""The command line. It only turns text into the calls of the Python interface, and back.
+
+Heavy imports happen inside the commands, so that ``planner --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+EXIT_NO = 1  # the answer is no
+EXIT_USAGE = 2  # wrong usage, unreadable input, unwritable output
+EXIT_INFEASIBLE = 3
+EXIT_UNKNOWN = 4
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Plan the training of large models: a model and some GPUs in, a proven plan out.",
+)
+
+Model = Annotated[
+    str | None,
+    typer.Option(help="Catalogue name, size such as 13b, config.json, or YAML shape."),
+]
+Gpus = Annotated[
+    str | None, typer.Option(help="8xA100-80G, 4x8xH100-80G, 2xp4d.24xlarge, or auto.")
+]
+SeqLen = Annotated[int | None, typer.Option(help="Tokens in a sequence (4096).")]
+GlobalBatch = Annotated[int | None, typer.Option(help="Sequences in a step (512).")]
+GlobalTokens = Annotated[int | None, typer.Option(help="Tokens in a step, instead.")]
+Optimizer = Annotated[
+    str | None,
+    typer.Option(help="sgd momentum adam adamw adafactor adam8bit lion muon (adamw)."),
+]
+Precision = Annotated[str | None, typer.Option(help="auto fp32 tf32 fp16 bf16 fp8 (auto).")]
+StackOption = Annotated[
+    str | None,
+    typer.Option("--stack", help="auto deepspeed megatron-deepspeed megatron fsdp2 (auto)."),
+]
+GradDtype = Annotated[str | None, typer.Option(help="Gradient accumulation dtype (the stack's).")]
+Dropout = Annotated[float | None, typer.Option(help="Dropout probability (0).")]
+CrossEntropy = Annotated[str | None, typer.Option(help="auto eager fused chunked (auto).")]
+Hardware = Annotated[Path | None, typer.Option(help="YAML with your own GPUs or nodes.")]
+IntraBandwidth = Annotated[str | None, typer.Option(help="Between GPUs of a node: 300GB/s.")]
+InterBandwidth = Annotated[str | None, typer.Option(help="Between nodes, per node: 400Gb/s.")]
+HostMemory = Annotated[str | None, typer.Option(help="RAM of a node: 512GB.")]
+Nvme = Annotated[str | None, typer.Option(help="NVMe capacity of a node: 8TB; 0 for none.")]
+MemoryLimit = Annotated[str | None, typer.Option(help="Memory to plan for on a GPU: 72GiB.")]
+Fix = Annotated[list[str] | None, typer.Option(help="AXIS=VALUE[,VALUE...], e.g. tp=4.")]
+Min = Annotated[list[str] | None, typer.Option(help="AXIS=NUMBER, e.g. pp=2.")]
+Max = Annotated[list[str] | None, typer.Option(help="AXIS=NUMBER, e.g. zero_stage=2.")]
+Forbid = Annotated[
+    list[str] | None, typer.Option(help="AXIS or AXIS=VALUE, e.g. offload_optimizer.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else there.")]
+JobFile = Annotated[
+    Path | None, typer.Argument(help="job.yaml with the same fields; options override it.")
+]
+FailOn = Annotated[str, typer.Option(help="Exit 1 also for a plan that is 'tight'.")]
+
+
+def _fields(job: Path | None, options: dict[str, Any]) -> dict[str, Any]:
+    from planner.spec import read_job
+
+    fields = read_job(job) if job is not None else {}
+    return {**fields, **{k: v for k, v in options.items() if v not in (None, [], False)}}
+
+
+def _finish(message: str, code: int) -> typer.Exit:
+    typer.echo(f"planner: {message}", err=True)
+    return typer.Exit(code)
+
+
+@app.command()
+def solve(
+    job: JobFile = None,
+    model: Model = None,
+    gpus: Gpus = None,
+    seq_len: SeqLen = None,
+    global_batch: GlobalBatch = None,
+    global_tokens: GlobalTokens = None,
+    optimizer: Optimizer = None,
+    precision: Precision = None,
+    stack: StackOption = None,
+    grad_dtype: GradDtype = None,
+    dropout: Dropout = None,
+    cross_entropy: CrossEntropy = None,
+    hardware: Hardware = None,
+    intra_bandwidth: IntraBandwidth = None,
+    inter_bandwidth: InterBandwidth = None,
+    host_memory: HostMemory = None,
+    nvme: Nvme = None,
+    memory_limit: MemoryLimit = None,
+    fix: Fix = None,
+    min: Min = None,  # noqa: A002
+    max: Max = None,  # noqa: A002
+    forbid: Forbid = None,
+    priority: Annotated[
+        str | None, typer.Option(help="balanced strict fastest (balanced).")
+    ] = None,
+    top: Annotated[int | None, typer.Option(help="Alternatives to show (3).")] = None,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds to search (60).")] = None,
+    allow_idle: Annotated[bool, typer.Option(help="Plans may leave GPUs unused.")] = False,
+    accept_tight: Annotated[
+        bool, typer.Option(help="Plan to the memory limit without the safety interval.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option(help="Folder to write (outputs/<model>-<gpus>).")
+    ] = None,
+    force: Annotated[bool, typer.Option(help="Replace a folder planner did not write.")] = False,
+    no_files: Annotated[bool, typer.Option(help="Write no files.")] = False,
+    fail_on: FailOn = "none",
+    json: AsJson = False,
+) -> None:
+    """Find the best plan for a job, prove it, and write the files that launch it."""
+    options = {k: v for k, v in locals().items() if k not in _NOT_FIELDS}
+    fields = _fields(job, options)
+    _need(fields)
+    from planner.api import solve_to_files
+
+    result, text = _guard(
+        solve_to_files, fields, output=output, force=force, write=not no_files, progress=_progress
+    )
+    _emit(result, text, json)
+    code = {"infeasible": EXIT_INFEASIBLE, "unknown": EXIT_UNKNOWN}.get(result.status, 0)
+    _exit(code or _tight(result, fail_on))
+
+
+@app.command()
+def estimate(
+    job: JobFile = None,
+    model: Model = None,
+    gpus: Gpus = None,
+    seq_len: SeqLen = None,
+    global_batch: GlobalBatch = None,
+    global_tokens: GlobalTokens = None,
+    optimizer: Optimizer = None,
+    precision: Precision = None,
+    stack: StackOption = None,
+    grad_dtype: GradDtype = None,
+    dropout: Dropout = None,
+    cross_entropy: CrossEntropy = None,
+    hardware: Hardware = None,
+    intra_bandwidth: IntraBandwidth = None,
+    inter_bandwidth: InterBandwidth = None,
+    host_memory: HostMemory = None,
+    nvme: Nvme = None,
+    memory_limit: MemoryLimit = None,
+    fix: Fix = None,
+    fail_on: FailOn = "none",
+    json: AsJson = False,
+) -> None:
+    """Predict one given configuration: memory, verdict and step time.
+
+    Axes come from --fix; those left out are at rest (one, none, ZeRO-0), and dp follows from the
+    GPUs.
+    """
+    options = {k: v for k, v in locals().items() if k not in _NOT_FIELDS}
+    fields = _fields(job, options)
+    _need(fields)
+    from planner.api import estimate_text
+
+    result, text = _guard(estimate_text, fields)
+    _emit(result, text, json)
+    fits = result.predicted is not None and result.predicted.verdict != "does not fit"
+    _exit(_tight(result, fail_on) if fits else EXIT_NO)
+
+
+@app.command()
+def models(
+    name: Annotated[str | None, typer.Argument(help="One model, in detail.")] = None,
+    json: AsJson = False,
+) -> None:
+    """List the model catalogue, or show one model."""
+    from planner.listing import model_table
+
+    typer.echo(_guard(model_table, name, as_json=json))
+
+
+@app.command()
+def gpus(
+    name: Annotated[str | None, typer.Argument(help="One GPU or node, in detail.")] = None,
+    json: AsJson = False,
+) -> None:
+    """List GPUs and nodes, or show one with its sources."""
+    from planner.listing import hardware_table
+
+    typer.echo(_guard(hardware_table, name, as_json=json))
+
+
+_NOT_FIELDS = ("job", "output", "force", "no_files", "fail_on", "json")
+
+
+def _need(fields: dict[str, Any]) -> None:
+    for name in ("model", "gpus"):
+        if name not in fields:
+            raise _finish(f"--{name} is missing (or give a job.yaml with '{name}:')", EXIT_USAGE)
+
+
+def _tight(result: Any, fail_on: str) -> int:
+    if fail_on not in ("none", "tight"):
+        raise _finish(f"--fail-on {fail_on!r}: expected none or tight", EXIT_USAGE)
+    tight = result.predicted is not None and result.predicted.verdict == "tight"
+    return EXIT_NO if tight and fail_on == "tight" else 0
+
+
+def _exit(code: int) -> None:
+    if code:
+        raise typer.Exit(code)
+
+
+def _emit(result: Any, text: str, as_json: bool) -> None:
+    typer.echo(result.model_dump_json(indent=2) if as_json else text)
+
+
+def _guard(function: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call, turning a user's mistake into one line and the usage exit code."""
+    try:
+        return function(*args, **kwargs)
+    except ValueError as error:
+        raise _finish(" ".join(str(error).split()), EXIT_USAGE) from None
+
+
+def _progress(text: str) -> None:
+    typer.echo(text, err=True)

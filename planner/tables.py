@@ -1,0 +1,238 @@
+"""From costs in bytes and seconds to the integer tables of the program: the only rounding.
+
+Times are rounded to the nearest nanosecond; memory goes up to whole KiB and capacities down, so
+a plan the program calls feasible is feasible. With v virtual stages the step time has terms
+divided by v, so objectives are counted in ns / ``Tables.scale``, an integer for every shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodels.costs import SEGMENT, Affine, MemoryCosts, TimeCosts
+from costmodels.memory import memory_costs
+from costmodels.numeric import Array, Numeric
+from costmodels.time import time_costs
+from planner.axes import Constraint
+from planner.job import Job
+from planner.program import Batch
+from planner.space import Shapes
+
+NS = 1e9  # ticks of a second
+KIB = 1024.0
+HOST_USABLE = 0.9  # of a node's RAM; the rest is the system's and the page cache's (assumed)
+UNBOUNDED = 1 << 40  # KiB no node has
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Integer tables of some shapes of one stack, precision, kernel and pp."""
+
+    shapes: Shapes
+    batch: Batch
+    scale: int
+
+    def seconds(self, objective: int) -> float:
+        """An objective as a step time. [s]"""
+        return objective / (self.scale * NS)
+
+
+def objective_scale(virtual_stages: Array) -> int:
+    """Smallest integer every number of virtual stages divides."""
+    return int(np.lcm.reduce(np.unique(virtual_stages).astype(np.int64), initial=1))
+
+
+def rank(job: Job, shapes: Shapes) -> Array:
+    """Intrusiveness of what each shape uses, most intrusive technique first, shape (n, K).
+
+    The order is the ladder's: NVMe offload, CPU offload, TP across nodes, CP and EP, PP, ZeRO-3,
+    TP inside a node, ZeRO-2, ZeRO-1. Recomputation comes after all of them and is counted by the
+    program. Ties go to the stack listed first and to fewer virtual stages.
+    """
+    node = job.cluster.gpus_per_node
+    inside, across = shapes.tp * (shapes.tp <= node), shapes.tp * (shapes.tp > node)
+    order = [stack.name for stack in job.stacks].index(shapes.stack.name)
+    columns = [
+        (shapes.offload_optimizer == 2) * 1 + (shapes.offload_parameters == 2),
+        (shapes.offload_optimizer >= 1) * 1 + (shapes.offload_parameters >= 1),
+        across,
+        shapes.cp * shapes.ep - 1,
+        shapes.pp - 1,
+        shapes.zero_stage == 3,
+        np.maximum(inside - 1, 0),
+        shapes.zero_stage == 2,
+        shapes.zero_stage == 1,
+        np.full(len(shapes), order),
+        shapes.virtual_stages - 1,
+    ]
+    return np.stack([np.asarray(c, dtype=np.int64) for c in columns], axis=1)
+
+
+def partial_offload(shapes: Shapes) -> Array:
+    """Where the number of layers whose optimizer state is offloaded is a decision."""
+    free = shapes.stack.expresses.offloaded_layers == "free"
+    return np.asarray(
+        free
+        & (shapes.offload_optimizer == 1)
+        & (shapes.offload_parameters == 0)
+        & (shapes.zero_stage == 3)
+        & (shapes.pp == 1)
+    )
+
+
+def granularities(shapes: Shapes, time: TimeCosts, memory: MemoryCosts) -> tuple[str, ...]:
+    """Checkpoint granularities the stack runs and both cost models know."""
+    known = set(time.recompute) & set(memory.phases[0].kept)
+    return tuple(g for g in shapes.stack.expresses.recompute if g in known)
+
+
+def build(job: Job, shapes: Shapes, scale: int, *, limited: bool = True) -> Tables:
+    """The integer tables of shapes that share stack, precision, kernel and pp.
+
+    ``limited=False`` drops what the stack cannot express inside a stage.
+    """
+    configuration = shapes.configuration(job)
+    time, memory = time_costs(configuration), memory_costs(configuration)
+    names = granularities(shapes, time, memory)
+    n, p = len(shapes), int(shapes.pp[0])
+    partial = partial_offload(shapes)
+    expresses = shapes.stack.expresses
+    single = p == 1
+    cells = _Cells(n, p, partial)
+    virtual = shapes.virtual_stages.astype(np.int64)
+    share = scale // virtual
+    phases = [cells.phase(phase.classes) for phase in memory.phases]
+    factor = memory.allocator_factor
+    node_ranks = job.cluster.gpus_per_node
+    stage_ranks = (shapes.tp * shapes.cp * shapes.dp).astype(np.int64)
+    host = cells.affine(memory.host["training"])
+    edges = _edges(time, cells)
+    batch = Batch(
+        layers=job.architecture.layers,
+        stages=p,
+        granularities=names,
+        segments=tuple(SEGMENT[g] for g in names),
+        chunk=virtual,
+        time_const=_ns(cells.stage_const(time)),
+        time_layer=_ns(cells.full(_total(time.forward) + _total(time.backward))),
+        time_granularity=_ns(
+            np.stack([cells.full(_total(time.recompute[g])) for g in names], axis=-1)
+        ),
+        edge_const=_ns(edges[0]),
+        edge_layer=_ns(edges[1]),
+        edge_offloaded=_ns(edges[2]),
+        memory_const=_kib_up(factor * np.stack([x[0] for x in phases], axis=-1)),
+        memory_layer=_kib_up(factor * np.stack([x[1] for x in phases], axis=-1)),
+        memory_offloaded=_kib_up(factor * np.stack([x[2] for x in phases], axis=-1)),
+        memory_granularity=_kib_up(factor * _by_granularity(memory, "kept", names, cells)),
+        memory_working=_kib_up(factor * _by_granularity(memory, "working", names, cells)),
+        capacity=_kib_down(cells.full(memory_room(job, shapes, memory))),
+        host_const=_kib_up(host[0]),
+        host_layer=_kib_up(host[1]),
+        host_offloaded=_kib_up(host[2]),
+        host_stages_per_node=np.maximum(1, node_ranks // stage_ranks),
+        host_ranks=np.minimum(node_ranks, stage_ranks),
+        host_capacity=host_capacity(job),
+        weight_bottleneck=shapes.grad_accum.astype(np.int64) * scale - share,
+        weight_sum=share,
+        weight_edge=np.full(n, scale, dtype=np.int64),
+        fixed=_ns(np.broadcast_to(_total(time.fixed), (n, 1))[:, 0]) * scale,
+        granularity_allowed=_allowed(job.spec.constraint("recompute"), names, n),
+        max_offloaded=np.where(partial, job.architecture.layers, 0),
+        rank=rank(job, shapes),
+        layers_rule=expresses.layers_per_stage if limited and not single else "free",
+        recompute_rule=expresses.recompute_layers if limited else "free",
+        offload_rule="free",
+    )
+    return Tables(shapes, batch, scale)
+
+
+def memory_room(job: Job, shapes: Shapes, memory: MemoryCosts) -> Numeric:
+    """Reserved bytes a plan may use on a GPU, at the safe end of the prediction. [byte]"""
+    high = 0.0 if job.spec.accept_tight else shapes.stack.memory.interval_high
+    return job.cluster.memory_limit / (1 + high) - memory.fixed
+
+
+def host_capacity(job: Job) -> int:
+    """Host RAM of a node that a plan may use. [KiB]"""
+    room = job.cluster.node.host_memory * HOST_USABLE / KIB
+    return int(min(room, UNBOUNDED))
+
+
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    """Broadcasts costs to (n, p), folding offload that is all or nothing into the layers."""
+
+    n: int
+    p: int
+    partial: Array
+
+    def full(self, value: Numeric) -> Array:
+        return np.broadcast_to(np.asarray(value, dtype=float), (self.n, self.p))
+
+    def affine(self, cost: Affine) -> tuple[Array, Array, Array]:
+        const, layer = self.full(cost.const), self.full(cost.per_layer)
+        off = self.full(cost.per_offloaded)
+        free = self.partial[:, None]
+        return const, np.where(free, layer, layer + off), np.where(free, off, 0.0)
+
+    def phase(self, classes: object) -> tuple[Array, Array, Array]:
+        assert isinstance(classes, dict)
+        rows = [self.affine(cost) for cost in classes.values()]
+        const, layer, off = (np.sum([row[i] for row in rows], axis=0) for i in range(3))
+        return const, layer, off
+
+    def stage_const(self, time: TimeCosts) -> Array:
+        """What a stage's micro-batch costs whatever its layers: ends and boundaries."""
+        first = np.arange(self.p) == 0
+        last = np.arange(self.p) == self.p - 1
+        hops = 2.0 * np.asarray(time.boundary) if self.p > 1 else 0.0
+        return self.full(
+            first * np.asarray(_total(time.embedding)) + last * np.asarray(_total(time.head)) + hops
+        )
+
+
+def _total(parts: object) -> Numeric:
+    assert isinstance(parts, dict)
+    return sum((np.asarray(v, dtype=float) for v in parts.values()), start=np.zeros((1, 1)))
+
+
+def _edges(time: TimeCosts, cells: _Cells) -> tuple[Array, Array, Array]:
+    """Edge rows (n, p, A): one for every combination of the parts' alternatives."""
+    zero = np.zeros((cells.n, cells.p))
+    combined = [(zero, zero, zero)]
+    for alternatives in time.edge.values():
+        rows = [cells.affine(cost) for cost in alternatives]
+        combined = [(a[0] + b[0], a[1] + b[1], a[2] + b[2]) for a in combined for b in rows]
+    const, layer, off = (np.stack([row[i] for row in combined], axis=-1) for i in range(3))
+    return const, layer, off
+
+
+def _by_granularity(memory: MemoryCosts, what: str, names: Sequence[str], cells: _Cells) -> Array:
+    """Kept or working bytes, shape (n, p, phases, granularities)."""
+    return np.stack(
+        [
+            np.stack([cells.full(getattr(phase, what).get(g, 0.0)) for g in names], axis=-1)
+            for phase in memory.phases
+        ],
+        axis=-2,
+    )
+
+
+def _allowed(demand: Constraint, names: Sequence[str], n: int) -> Array:
+    return np.broadcast_to(demand.holds(np.asarray(names)), (n, len(names)))
+
+
+def _ns(seconds: Array) -> Array:
+    return np.rint(np.asarray(seconds) * NS).astype(np.int64)
+
+
+def _kib_up(amount: Array) -> Array:
+    return np.ceil(np.asarray(amount) / KIB).astype(np.int64)
+
+
+def _kib_down(amount: Array) -> Array:
+    return np.floor(np.asarray(amount) / KIB).astype(np.int64)

@@ -13,14 +13,19 @@ from planner.hf_keys import Keys
 Fields = dict[str, Any]
 
 
-def sizes(keys: Keys, positions: int) -> Fields:
-    """The sizes that nearly every family spells alike. [-]"""
+def sizes(keys: Keys, positions: int, kv_heads: int | None = None) -> Fields:
+    """The sizes that nearly every family spells alike. [-]
+
+    ``positions`` and ``kv_heads`` are the class's defaults; without the latter, and where the
+    key is null, every head has its own keys and values.
+    """
     heads = keys.count("num_attention_heads")
+    shared = heads if "num_key_value_heads" in keys.data else min(heads, kv_heads or heads)
     fields: Fields = {
         "layers": keys.count("num_hidden_layers"),
         "hidden": keys.count("hidden_size"),
         "heads": heads,
-        "kv_heads": keys.count("num_key_value_heads", default=heads),
+        "kv_heads": keys.count("num_key_value_heads", default=shared),
         "ffn": keys.count("intermediate_size"),
         "vocab": keys.count("vocab_size"),
         "max_seq_len": keys.count("max_position_embeddings", default=positions),
@@ -74,23 +79,25 @@ def llama(keys: Keys) -> Fields:
 
 
 def mistral(keys: Keys) -> Fields:
-    fields = {**sizes(keys, 131072), "tied_embeddings": tied(keys)}
-    fields["kv_heads"] = keys.count("num_key_value_heads", default=8)
-    return {**fields, "sliding_window": keys.count_or_zero("sliding_window", default=4096)}
-
-
-def qwen2(keys: Keys) -> Fields:
     return {
-        **sizes(keys, 32768),
+        **sizes(keys, 131072, kv_heads=8),
+        "tied_embeddings": tied(keys),
+        "sliding_window": keys.count_or_zero("sliding_window", default=4096),
+    }
+
+
+def qwen2(keys: Keys, kv_heads: int = 32) -> Fields:
+    return {
+        **sizes(keys, 32768, kv_heads),
         **late_window(keys),
         "tied_embeddings": tied(keys),
         "bias": "qkv",
     }
 
 
-def qwen3(keys: Keys) -> Fields:
+def qwen3(keys: Keys, kv_heads: int = 32) -> Fields:
     return {
-        **sizes(keys, 32768),
+        **sizes(keys, 32768, kv_heads),
         **late_window(keys),
         "head_dim": keys.count("head_dim", default=128),
         "tied_embeddings": tied(keys),
@@ -137,8 +144,7 @@ def phi3(keys: Keys) -> Fields:
 
 def glm(keys: Keys) -> Fields:
     return {
-        **sizes(keys, 131072),
-        "kv_heads": keys.count("num_key_value_heads", default=2),
+        **sizes(keys, 131072, kv_heads=2),
         "head_dim": keys.count("head_dim", default=128),
         "tied_embeddings": tied(keys),
         "bias": attention_bias(keys, "qkv", True),

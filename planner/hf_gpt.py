@@ -160,7 +160,7 @@ def stablelm(keys: Keys) -> Fields:
     parallel = keys.flag("use_parallel_residual", False)
     normed = keys.flag("qk_layernorm", False)
     return {
-        **sizes(keys, 4096),
+        **sizes(keys, 4096, kv_heads=32),
         "norm": "layernorm",
         "norms_per_layer": 1 if parallel else 2,
         "parallel_residual": parallel,
@@ -173,9 +173,8 @@ def stablelm(keys: Keys) -> Fields:
 
 def starcoder2(keys: Keys) -> Fields:
     return {
-        **sizes(keys, 4096),
+        **sizes(keys, 4096, kv_heads=2),
         **_CLASSIC,
-        "kv_heads": keys.count("num_key_value_heads", default=2),
         "activation": keys.text("hidden_act", "gelu_pytorch_tanh"),
         "tied_embeddings": tied(keys, True),
         "bias": "all" if keys.flag("use_bias", True) else "none",

@@ -24,11 +24,11 @@ def qwen2_moe(keys: Keys) -> Fields:
     moe = _sparse_step(keys, experts=60, top_k=4, ffn=1408)
     moe["shared_ffn"] = keys.count("shared_expert_intermediate_size", default=5632)
     bias = "qkv" if keys.flag("qkv_bias", True) else "none"
-    return {**qwen2(keys), "bias": bias, "moe": {**moe, "shared_gate": True}}
+    return {**qwen2(keys, kv_heads=16), "bias": bias, "moe": {**moe, "shared_gate": True}}
 
 
 def qwen3_moe(keys: Keys) -> Fields:
-    fields = qwen3(keys)
+    fields = qwen3(keys, kv_heads=4)
     if keys.data.get("head_dim") is None:  # this class leaves it at hidden / heads
         del fields["head_dim"]
     return {**fields, "moe": _sparse_step(keys, experts=128, top_k=8, ffn=768)}
@@ -106,8 +106,7 @@ def glm4_moe(keys: Keys) -> Fields:
         "ffn": 1408,
     }
     return {
-        **sizes(keys, 131072),
-        "kv_heads": keys.count("num_key_value_heads", default=8),
+        **sizes(keys, 131072, kv_heads=8),
         "tied_embeddings": tied(keys),
         "bias": attention_bias(keys, "qkv"),
         "qk_norm": keys.flag("use_qk_norm", False),
@@ -119,9 +118,8 @@ def gpt_oss(keys: Keys) -> Fields:
     span = keys.count_or_zero("sliding_window", default=128)
     ffn = keys.count("intermediate_size")
     return {
-        **sizes(keys, 131072),
+        **sizes(keys, 131072, kv_heads=8),
         **window(keys, span, 2),
-        "kv_heads": keys.count("num_key_value_heads", default=8),
         "head_dim": keys.count("head_dim", default=64),
         "tied_embeddings": tied(keys),
         "bias": attention_bias(keys, default=True),
@@ -137,7 +135,7 @@ def gpt_oss(keys: Keys) -> Fields:
 
 def llama4(keys: Keys) -> Fields:
     """The text tower; its query/key norm has no weights."""
-    fields = sizes(keys, 131072)
+    fields = sizes(keys, 131072, kv_heads=8)
     ffn, step = fields["ffn"], keys.count("interleave_moe_layer_step", default=1)
     routed = keys.items("moe_layers", int)
     if routed and routed != list(range(step - 1, fields["layers"], step)):
@@ -147,7 +145,6 @@ def llama4(keys: Keys) -> Fields:
         **fields,
         **window(keys, span, keys.count("no_rope_layer_interval", default=4)),
         "ffn": keys.count("intermediate_size_mlp", default=16384),
-        "kv_heads": keys.count("num_key_value_heads", default=8),
         "head_dim": keys.count("head_dim", default=128),
         "tied_embeddings": tied(keys),
         "bias": attention_bias(keys),

@@ -146,8 +146,6 @@ def first_problem(error: ValidationError) -> str:
     if problem["type"] == "missing":
         return f"key {where!r} is missing"
     text = problem["msg"].removeprefix("Value error, ")
-    return (
-        f"{where}: {text[:1].lower()}{text[1:]}, got {reprlib.repr(problem['input'])}"
-        if where
-        else text
-    )
+    text = f"{where}: {text[:1].lower()}{text[1:]}" if where else text
+    given = problem["input"]
+    return text if isinstance(given, dict) else f"{text}, got {reprlib.repr(given)}"

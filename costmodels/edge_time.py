@@ -1,0 +1,143 @@
+"""What a stage holds besides layers, and what happens once per step."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from costmodels.collectives import (
+    all_gather_time,
+    all_reduce_time,
+    gradient_latency,
+    group_bandwidth,
+    ring_share,
+)
+from costmodels.configuration import OFFLOAD_TIERS, Configuration
+from costmodels.costs import Affine, Parts
+from costmodels.gemm import linear_backward_time, linear_forward_time
+from costmodels.held import Held
+from costmodels.memory_bound import embedding_bytes, loss_bytes
+from costmodels.numeric import Numeric
+from costmodels.offload_time import accumulation_bytes, link_time, nvme_time
+from costmodels.optimizer_time import newton_schulz_flops, step_bytes, stream_time
+from costmodels.rates import Rates
+
+EMBEDDING_BYTES = 24.0  # gather, add and scatter of a hidden element, both passes
+CPU, NVME = OFFLOAD_TIERS.index("cpu"), OFFLOAD_TIERS.index("nvme")
+# Bytes moved for one logit, both passes: 32-bit copy, log-softmax and gradient in eager mode;
+# in place where fused.
+LOGIT_BYTES = {"eager": 24.0, "fused": 12.0, "chunked": 12.0}
+
+
+def embedding(cfg: Configuration, rates: Rates) -> Parts:
+    """Look-up and its gradient, with the tensor-parallel sum of the vocabulary's shards."""
+    moved = embedding_bytes(EMBEDDING_BYTES, cfg.tokens, cfg.architecture.hidden)
+    size = cfg.tokens * cfg.architecture.hidden * rates.element
+    sp = np.asarray(cfg.sequence_parallel) > 0
+    gathers = 2.0 * all_gather_time(rates.links, size, cfg.tp)
+    summed = np.where(sp, gathers, all_reduce_time(rates.links, size, cfg.tp))
+    return {
+        "memory_bound": moved * (rates.element / 2.0) / rates.bandwidth,
+        "tp": cfg.stack.time.tp_factor * summed,
+    }
+
+
+def head(cfg: Configuration, rates: Rates) -> Parts:
+    """Logits and loss, forward and backward. A chunked loss forms its logits twice."""
+    arch, time, tp = cfg.architecture, cfg.stack.time, np.asarray(cfg.tp)
+    columns = np.ceil(arch.vocab / tp / 64.0) * 64.0  # stacks pad the vocabulary
+    product = rates.product
+    forward = linear_forward_time(product, cfg.tokens, columns, arch.hidden)
+    backward = linear_backward_time(
+        product, cfg.tokens, columns, arch.hidden, 1, rates.gradient_bytes
+    )
+    passes = 2.0 if cfg.cross_entropy == "chunked" else 1.0
+    ways = 1 if time.logits_gathered else tp
+    moved = loss_bytes(
+        LOGIT_BYTES.get(cfg.cross_entropy, time.logit_bytes), cfg.tokens, arch.vocab, ways
+    )
+    size = cfg.tokens * arch.hidden * rates.element
+    sp = np.asarray(cfg.sequence_parallel) > 0
+    summed = np.where(
+        sp,
+        3.0 * all_gather_time(rates.links, size, tp),
+        all_reduce_time(rates.links, size, tp),
+    )
+    if time.logits_gathered:
+        logits = cfg.tokens * float(arch.vocab) * rates.element
+        summed = summed + all_gather_time(rates.links, logits, tp)
+    return {
+        "gemm": passes * forward + backward,
+        "memory_bound": moved / rates.bandwidth,
+        "tp": time.tp_factor * summed,
+    }
+
+
+def data_parallel(held: Held, rates: Rates) -> tuple[Affine, Numeric]:
+    """Gradients summed over the replicas, updated weights gathered; and its latency.
+
+    ZeRO-0 all-reduces; ZeRO-1 and 2 scatter (or all-reduce) and gather 16-bit weights. ZeRO-2
+    that reduces every micro-batch has only the gather left here; ZeRO-3 has nothing.
+    """
+    cfg, time = held.cfg, held.cfg.stack.time
+    zero = np.asarray(cfg.zero_stage)
+    g = rates.reduced_bytes
+    scattered = g if time.reduce == "reduce_scatter" else 2.0 * g
+    at_edge = np.where((zero == 2) & np.asarray(time.zero2_each_micro_batch), 0.0, scattered)
+    per_parameter = np.where(zero == 0, 2.0 * g, at_edge + rates.weight_bytes)
+    per_parameter = np.where(zero >= 3, 0.0, per_parameter) * time.dp_exposed
+
+    def wire(pair: tuple[Numeric, Numeric]) -> Numeric:
+        total: Numeric = 0.0
+        for parameters, expert in zip(pair, (False, True), strict=True):
+            stride = np.asarray(cfg.tp) * (cfg.ep if expert else 1)
+            ranks = held.replicas(expert)
+            bandwidth = group_bandwidth(rates.links, ranks, stride)
+            total = total + ring_share(ranks) * parameters * per_parameter / bandwidth
+        return total
+
+    latency = gradient_latency(rates.links, held.replicas(False), cfg.tp)
+    return Affine(wire(held.rest), wire(held.layer)), np.where(zero >= 3, 0.0, latency)
+
+
+def optimizer(held: Held, rates: Rates) -> Affine:
+    """The step on the GPU of every parameter whose state is there."""
+    cfg = held.cfg
+    bytes_ = step_bytes(cfg.optimizer, rates.gradient_bytes, rates.weight_bytes)
+    if cfg.precision == "fp16":
+        bytes_ += rates.gradient_bytes  # unscale and look for overflow
+    factor = cfg.stack.time.optimizer_factor
+
+    def step(pair: tuple[Numeric, Numeric]) -> Numeric:
+        time = stream_time(held.owned(pair), bytes_, rates.bandwidth) * factor
+        if cfg.optimizer == "muon":
+            work = newton_schulz_flops(float(cfg.architecture.hidden))
+            time = time + held.owned(pair) * work / (rates.product.peak * rates.product.efficiency)
+        return time
+
+    on_host = np.asarray(cfg.offload_optimizer) > 0
+    return Affine(
+        np.where(on_host, 0.0, step(held.rest)),
+        step(held.layer),
+        np.where(on_host, -step(held.layer), 0.0),
+    )
+
+
+def offload(held: Held, rates: Rates) -> Affine:
+    """Gradients down, update on the CPU, weights up; states through NVMe at that tier."""
+    cfg, host = held.cfg, rates.host
+    tier = np.asarray(cfg.offload_optimizer)
+    down = max(rates.gradient_bytes, 4.0)
+
+    def step(pair: tuple[Numeric, Numeric]) -> Numeric:
+        owned = held.owned(pair)
+        node = owned * rates.links.gpus_per_node
+        accumulated = accumulation_bytes(owned, cfg.grad_accum, rates.gradient_bytes)
+        crossing = link_time(down * owned + accumulated, host.to_host) + link_time(
+            rates.weight_bytes * owned + accumulated, host.to_device
+        )
+        update = node * host.update_seconds
+        drives = nvme_time(node, host.nvme_read, host.nvme_write)
+        return crossing + update + np.where(tier == NVME, drives, 0.0)
+
+    used = tier > 0
+    return Affine(np.where(used, step(held.rest), 0.0), 0.0, np.where(used, step(held.layer), 0.0))

@@ -1,0 +1,233 @@
+"""One layer, one micro-batch, one rank: forward and backward, part by part.
+
+Every function returns a pair (forward, backward) of times [s], broadcast over the configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from costmodels.architecture import Architecture
+from costmodels.attention import attended_pairs, attention_flops, flash_time, unfused_time
+from costmodels.collectives import (
+    all_gather_time,
+    all_reduce_time,
+    all_to_all_time,
+    group_bandwidth,
+    ring_share,
+)
+from costmodels.configuration import Configuration
+from costmodels.gemm import cast_time, linear_backward_time, linear_forward_time
+from costmodels.memory_bound import EAGER_NORM, layer_bytes
+from costmodels.numeric import Numeric
+from costmodels.params import routed_layers
+from costmodels.rates import Rates
+
+Pair = tuple[Numeric, Numeric]
+HALF = 2.0  # bytes of a 16-bit element
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """A weight of shape (n, k) a layer multiplies with, ``share`` times on average.
+
+    ``tokens`` is a factor on the micro-batch's tokens, ``batch`` the number of such weights.
+    """
+
+    n: Numeric
+    k: Numeric
+    share: float = 1.0
+    tokens: Numeric = 1.0
+    batch: Numeric = 1.0
+
+
+def attention_linears(arch: Architecture, tp: Numeric, fused: bool) -> Iterator[Linear]:
+    """The projections into and out of the heads."""
+    if arch.mla is not None:
+        mla = arch.mla
+        qk = arch.heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim)
+        if mla.q_lora_rank:
+            yield Linear(mla.q_lora_rank, arch.hidden)
+        yield Linear(qk / tp, mla.q_lora_rank or arch.hidden)
+        yield Linear(mla.kv_lora_rank + mla.qk_rope_head_dim, arch.hidden)
+        yield Linear(arch.heads * (mla.qk_nope_head_dim + mla.v_head_dim) / tp, mla.kv_lora_rank)
+        yield Linear(arch.hidden, arch.heads * mla.v_head_dim / tp)
+        return
+    q = arch.heads * arch.head_dim / tp
+    kv = arch.head_dim * np.maximum(arch.kv_heads / tp, 1.0)
+    if fused:
+        yield Linear(q + 2 * kv, arch.hidden)
+    else:
+        yield Linear(q, arch.hidden)
+        yield Linear(kv, arch.hidden)
+        yield Linear(kv, arch.hidden)
+    yield Linear(arch.hidden, q)
+
+
+def mlp_linears(
+    hidden: int, ffn: Numeric, gated: bool, fused: bool, like: Linear
+) -> Iterator[Linear]:
+    """The feed-forward's products; ``like`` gives share, tokens and batch."""
+    inputs = 2 if gated else 1
+    if fused:
+        yield replace(like, n=inputs * ffn, k=hidden)
+    else:
+        for _ in range(inputs):
+            yield replace(like, n=ffn, k=hidden)
+    yield replace(like, n=hidden, k=ffn)
+
+
+def layer_linears(cfg: Configuration) -> Iterator[Linear]:
+    """All products of the average layer with a weight."""
+    arch, fused, tp = cfg.architecture, cfg.stack.time.fused_projections, np.asarray(cfg.tp)
+    yield from attention_linears(arch, tp, fused)
+    routed = routed_layers(arch) / arch.layers
+    if routed < 1.0:
+        dense = Linear(0, 0, 1.0 - routed)
+        yield from mlp_linears(arch.hidden, arch.ffn / tp, arch.gated_mlp, fused, dense)
+    if arch.moe is not None and routed:
+        moe, ep = arch.moe, np.asarray(cfg.ep)
+        copies = moe.top_k * ep / moe.experts  # a token's copies an expert of this rank sees
+        experts = Linear(0, 0, routed, copies, moe.experts / ep)
+        yield from mlp_linears(arch.hidden, moe.ffn / tp, arch.gated_mlp, fused, experts)
+        if moe.shared_ffn:
+            shared = Linear(0, 0, routed)
+            yield from mlp_linears(arch.hidden, moe.shared_ffn / tp, arch.gated_mlp, fused, shared)
+
+
+def gemm(cfg: Configuration, rates: Rates) -> Pair:
+    """Products with weights, and the casts they need in fp8."""
+    forward, backward = np.asarray(0.0), np.asarray(0.0)
+    for x in layer_linears(cfg):
+        tokens = cfg.tokens * x.tokens
+        f = linear_forward_time(rates.gemm, tokens, x.n, x.k, x.batch)
+        b = linear_backward_time(rates.gemm, tokens, x.n, x.k, x.batch, rates.gradient_bytes)
+        if cfg.precision == "fp8":
+            cast = x.batch * cast_time(rates.bandwidth, tokens, x.n, x.k)
+            f, b = f + cast / 2.0, b + cast / 2.0
+        forward, backward = forward + x.share * f, backward + x.share * b
+    return forward, backward
+
+
+def attention(cfg: Configuration, rates: Rates) -> Pair:
+    """Core attention on this rank's heads and queries."""
+    arch, tp, cp = cfg.architecture, np.asarray(cfg.tp), np.asarray(cfg.cp)
+    qk_dim, v_dim = head_dims(arch)
+    by_heads = cfg.stack.time.context == "all_to_all"
+    batch_heads = cfg.micro_batch * arch.heads / tp / (cp if by_heads else 1)
+    rows = cfg.seq_len / (1 if by_heads else cp)
+    if rates.attention is None:
+        scores = cfg.stack.time.score_bytes
+        wide = rates.element / HALF
+        return unfused_time(
+            rates.product,
+            cfg.seq_len,
+            rows,
+            batch_heads,
+            qk_dim,
+            v_dim,
+            (scores[0] * wide, scores[1] * wide),
+        )
+    pairs = mean_pairs(arch, cfg.seq_len)
+    flops = attention_flops(pairs, cfg.micro_batch * arch.heads / tp / cp, qk_dim, v_dim)
+    return flash_time(rates.attention, flops, cfg.seq_len, rows, batch_heads)
+
+
+def head_dims(arch: Architecture) -> tuple[int, int]:
+    """Widths of a query or key, and of a value, in one head. [element]"""
+    if arch.mla is not None:
+        return arch.mla.qk_nope_head_dim + arch.mla.qk_rope_head_dim, arch.mla.v_head_dim
+    return arch.head_dim, arch.head_dim
+
+
+def mean_pairs(arch: Architecture, seq: int) -> Numeric:
+    """Query-key pairs of one sequence and head in the average layer. [-]"""
+    full = attended_pairs(seq)
+    if not arch.sliding_window:
+        return full
+    share = 1.0 / arch.global_layer_every if arch.global_layer_every else 0.0
+    return share * full + (1.0 - share) * attended_pairs(seq, window=arch.sliding_window)
+
+
+def memory_bound(cfg: Configuration, rates: Rates, parameters: Numeric) -> Pair:
+    """Norms, residuals, activation, rotary embedding, dropout; adding up gradients.
+
+    ``parameters``: of the layer, on this rank.
+    """
+    arch, time = cfg.architecture, cfg.stack.time
+    table = time.gated if arch.gated_mlp else time.plain
+    width = float(arch.ffn)
+    if arch.moe is not None:
+        routed = routed_layers(arch) / arch.layers
+        inner = arch.moe.top_k * (arch.moe.ffn + arch.hidden) + arch.moe.shared_ffn
+        width = (1.0 - routed) * width + routed * inner
+    eager_norm = time.eager_norm and arch.norm == "rmsnorm"
+    times: list[Numeric] = []
+    for coefficients, eager in zip((table.forward, table.backward), EAGER_NORM, strict=True):
+        outside = coefficients[0] + (eager if eager_norm else 0.0)
+        moved = layer_bytes(
+            (outside, coefficients[1], coefficients[2]),
+            cfg.tokens,
+            arch.hidden,
+            width,
+            cfg.tp,
+            cfg.sequence_parallel,
+        )
+        factor = time.memory_factor * rates.element / HALF
+        times.append(moved * factor / rates.bandwidth)
+    added = np.where(np.asarray(cfg.grad_accum) > 1, time.accumulation_bytes * parameters, 0.0)
+    return times[0], times[1] + added / rates.bandwidth
+
+
+def tensor_parallel(cfg: Configuration, rates: Rates) -> Pair:
+    """All-reduces, or with sequence parallelism gathers and scatters, of the hidden state."""
+    time, arch = cfg.stack.time, cfg.architecture
+    size = cfg.tokens * arch.hidden * rates.element
+    reduce = all_reduce_time(rates.links, size, cfg.tp)
+    gather = all_gather_time(rates.links, size, cfg.tp)
+    sp = np.asarray(cfg.sequence_parallel) > 0
+    blocks = 0.5 if arch.parallel_residual else 1.0  # attention and feed-forward share theirs
+    forward = np.where(sp, 4.0 * gather, 2.0 * reduce)
+    backward = np.where(sp, time.sp_backward * gather, time.tp_backward * reduce)
+    return time.tp_factor * blocks * forward, time.tp_factor * blocks * backward
+
+
+def context_parallel(cfg: Configuration, rates: Rates, work: Pair) -> Pair:
+    """Keys and values between the ranks of a sequence, beyond what attention hides.
+
+    ``work``: the attention that runs meanwhile. A ring hides under it, all-to-all and all-gather
+    do not.
+    """
+    arch, cp, tp = cfg.architecture, np.asarray(cfg.cp), np.asarray(cfg.tp)
+    qk_dim, v_dim = head_dims(arch)
+    kv_heads = arch.heads if arch.mla is not None else arch.kv_heads
+    kv = np.maximum(kv_heads / tp, 1.0) * (qk_dim + v_dim)
+    sequences = cfg.micro_batch * float(cfg.seq_len) * rates.element
+    if cfg.stack.time.context == "all_to_all":
+        heads = arch.heads / tp * (qk_dim + v_dim)
+        sent = all_to_all_time(rates.links, sequences / cp * (heads + kv), cp, tp)
+        return sent, sent
+    if cfg.stack.time.context == "all_gather":
+        gathered = all_gather_time(rates.links, sequences * kv, cp, tp)
+        return gathered, 2.0 * gathered
+    ring = ring_share(cp) * sequences * kv / group_bandwidth(rates.links, cp, tp)
+    hidden = ring_share(cp)
+    return (
+        np.maximum(ring - hidden * work[0], 0.0),
+        np.maximum(2.0 * ring - hidden * work[1], 0.0),
+    )
+
+
+def expert_parallel(cfg: Configuration, rates: Rates) -> Pair:
+    """Dispatch of tokens to the experts' ranks and combination of what they return."""
+    arch = cfg.architecture
+    if arch.moe is None:
+        return np.asarray(0.0), np.asarray(0.0)
+    split = np.where(np.asarray(cfg.sequence_parallel) > 0, cfg.tp, 1)
+    size = cfg.tokens / split * arch.moe.top_k * arch.hidden * rates.element
+    one = all_to_all_time(rates.links, size, cfg.ep, cfg.tp)
+    both = 2.0 * routed_layers(arch) / arch.layers * one
+    return both, both

@@ -1,0 +1,85 @@
+"""Parameters that are gathered or fetched layer by layer: ZeRO-3, FSDP and parameter offload."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodels.collectives import group_bandwidth, leaves_node, ring_share
+from costmodels.configuration import OFFLOAD_TIERS, Configuration
+from costmodels.held import Held, root_parameters
+from costmodels.numeric import Numeric
+from costmodels.offload_time import link_time
+from costmodels.rates import Rates
+
+UNIT_LATENCY = 40e-6  # s, one gather or scatter of a layer (llm-foundry A100 and H100 runs)
+UNIT_NETWORK_LATENCY = 60e-6  # s, more of it where the group leaves the node
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """What has to arrive while a layer computes. [s]
+
+    ``gather``: its weights from the other ranks, once a pass. ``scatter``: its gradients to
+    them. ``fetch``: its weights from the host, once a pass. ``root``: the gather of embedding
+    and head, which nothing hides.
+    """
+
+    gather: Numeric
+    scatter: Numeric
+    fetch: Numeric
+    root: Numeric
+
+
+def streams(cfg: Configuration, rates: Rates, held: Held) -> Streams:
+    """Times of one layer's transfers; 0 where the configuration has none."""
+    zero, ranks = np.asarray(cfg.zero_stage), held.replicas(False)
+    bandwidth = group_bandwidth(rates.links, ranks, cfg.tp)
+    away = leaves_node(ranks, cfg.tp, rates.links.gpus_per_node)
+    latency = UNIT_LATENCY + np.where(away, UNIT_NETWORK_LATENCY, 0.0)
+    layer, several = held.layer[0] + held.layer[1], np.asarray(ranks) > 1
+
+    def moved(parameters: Numeric, bytes_: float) -> Numeric:
+        time = ring_share(ranks) * parameters * bytes_ / bandwidth + latency
+        return np.where(several, time, 0.0)
+
+    gathered = cfg.stack.time.gather_bytes
+    each = np.asarray(cfg.stack.time.zero2_each_micro_batch) & (zero == 2)
+    return Streams(
+        gather=np.where(zero >= 3, moved(layer, gathered), 0.0),
+        scatter=np.where((zero >= 3) | each, moved(layer, rates.reduced_bytes), 0.0),
+        fetch=fetch_time(cfg, rates, held),
+        root=np.where(zero >= 3, moved(root_parameters(cfg), gathered), 0.0),
+    )
+
+
+def fetch_time(cfg: Configuration, rates: Rates, held: Held) -> Numeric:
+    """A layer's weights from host memory, or from the drives, each rank its share. [s]"""
+    tier = np.asarray(cfg.offload_parameters)
+    dense, expert = held.layer
+    share = rates.weight_bytes * (dense / held.replicas(False) + expert / held.replicas(True))
+    over_link = link_time(share, rates.host.to_device)
+    node = share * rates.links.gpus_per_node
+    from_drives = np.maximum(over_link, node / rates.host.nvme_read)
+    nvme = tier == OFFLOAD_TIERS.index("nvme")
+    return np.where(tier > 0, np.where(nvme, from_drives, over_link), 0.0)
+
+
+def exposed(
+    work: Numeric, moved: Numeric, fetch: Numeric, prefetch: bool, hidden_cost: float
+) -> tuple[Numeric, Numeric]:
+    """What gathering, and what fetching, adds to ``work``.
+
+    With prefetch the longest of the three counts, and hidden communication slows the work by
+    ``hidden_cost`` of itself; without it they follow each other.
+
+    >>> [float(t) for t in exposed(1.0, 1.5, 2.0, True, 0.0)]
+    [0.5, 0.5]
+    """
+    if not prefetch:
+        return np.asarray(moved), np.asarray(fetch)
+    beyond = np.maximum(np.asarray(moved) - work, 0.0)
+    contention = hidden_cost * np.minimum(moved, work)
+    beyond_fetch = np.maximum(np.asarray(fetch) - np.maximum(moved, work), 0.0)
+    return beyond + contention, beyond_fetch

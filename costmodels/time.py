@@ -1,0 +1,144 @@
+"""The time of a training step, as costs that are affine in what a stage holds."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from costmodels import edge_time, layer_time
+from costmodels.configuration import Configuration
+from costmodels.costs import GRANULARITIES, Parts, TimeCosts
+from costmodels.held import Held
+from costmodels.numeric import Numeric
+from costmodels.pipeline import hop_time, interleaved_fill
+from costmodels.rates import Rates, rates_of
+from costmodels.sharded_time import Streams, exposed, streams
+
+FORWARD_PARTS = ("gemm", "attention", "memory_bound", "tp", "cp", "ep", "launch", "dp", "offload")
+
+
+def time_costs(configuration: Configuration) -> TimeCosts:
+    """What one step of a configuration costs in time.
+
+    Parameters
+    ----------
+    configuration : Configuration
+        One configuration, or an array of them that agree in the categorical fields.
+
+    Returns
+    -------
+    TimeCosts
+        Parts named after what they are: gemm, attention, memory_bound, launch (time the host
+        needs beyond the GPU's work), tp, cp, ep, dp (exposed communication), pp, offload,
+        optimizer, host. [s]
+
+    Raises
+    ------
+    ValueError
+        If the GPU lacks the precision, or no kernel exists for the attention asked for.
+    """
+    cfg = configuration
+    rates = rates_of(cfg)
+    held = Held(cfg)
+    moves = streams(cfg, rates, held)
+    forward, backward = _layer(cfg, rates, held)
+    again = {g: _recomputed(cfg, forward, g) for g in GRANULARITIES}
+    plain = _with_streams(cfg, backward, moves, {})
+    boundary = _boundary(cfg, rates)
+    gradients, latency = edge_time.data_parallel(held, rates)
+    first = dict(edge_time.embedding(cfg, rates))
+    first["dp"] = 2.0 * moves.root
+    return TimeCosts(
+        forward=_with_streams(cfg, forward, moves, None),
+        backward=plain,
+        recompute={
+            g: _difference(_with_streams(cfg, backward, moves, extra), plain)
+            for g, extra in again.items()
+        },
+        embedding=first,
+        head=edge_time.head(cfg, rates),
+        boundary=boundary,
+        edge={
+            "dp": (gradients,),
+            "optimizer": (edge_time.optimizer(held, rates),),
+            "offload": (edge_time.offload(held, rates),),
+        },
+        fixed={
+            "dp": latency,
+            "pp": interleaved_fill(boundary, cfg.virtual_stages, cfg.pp),
+            "host": np.asarray(cfg.stack.time.step_host),
+        },
+    )
+
+
+def _layer(cfg: Configuration, rates: Rates, held: Held) -> tuple[Parts, Parts]:
+    """Forward and backward of a layer without parameter streams, host time included."""
+    attention = layer_time.attention(cfg, rates)
+    pairs = {
+        "gemm": layer_time.gemm(cfg, rates),
+        "attention": attention,
+        "memory_bound": layer_time.memory_bound(cfg, rates, held.layer[0] + held.layer[1]),
+        "tp": layer_time.tensor_parallel(cfg, rates),
+        "cp": layer_time.context_parallel(cfg, rates, attention),
+        "ep": layer_time.expert_parallel(cfg, rates),
+    }
+    time = cfg.stack.time
+    extra = np.where(np.asarray(cfg.tp) > 1, time.host_tp, 0.0)
+    floors = (time.host_layer + extra, time.host_backward * time.host_layer + extra)
+    passes = []
+    for i, floor in enumerate(floors):
+        parts: dict[str, Numeric] = {name: pair[i] for name, pair in pairs.items()}
+        parts["launch"] = np.maximum(floor - total(parts), 0.0)
+        passes.append(parts)
+    return passes[0], passes[1]
+
+
+def total(parts: Parts) -> Numeric:
+    """Sum of the parts. [s]"""
+    result: Numeric = np.asarray(0.0)
+    for value in parts.values():
+        result = result + value
+    return result
+
+
+def _recomputed(cfg: Configuration, forward: Parts, granularity: str) -> Parts:
+    """What a granularity runs again in the backward."""
+    if granularity == "none":
+        return {}
+    if granularity != "selective":
+        return forward
+    kind = cfg.stack.time.selective
+    if kind == "attention":
+        return {"attention": forward["attention"]}
+    if kind == "activations":
+        return {"memory_bound": forward["memory_bound"]}
+    return {"gemm": 0.5 * forward["gemm"], "memory_bound": forward["memory_bound"]}
+
+
+def _with_streams(
+    cfg: Configuration, work: Parts, moves: Streams, recomputed: Parts | None
+) -> Parts:
+    """A pass with its transfers; ``recomputed`` is None in the forward."""
+    parts = dict(work)
+    for name, value in (recomputed or {}).items():
+        parts[name] = parts[name] + value
+    moved = moves.gather if recomputed is None else moves.gather + moves.scatter
+    time = cfg.stack.time
+    parts["dp"], parts["offload"] = exposed(
+        total(parts), moved, moves.fetch, time.prefetch, time.hidden_cost
+    )
+    return parts
+
+
+def _difference(more: Parts, less: Parts) -> Parts:
+    """Part by part; a part may be negative where recomputation hides communication."""
+    return {name: more[name] - less[name] for name in more}
+
+
+def _boundary(cfg: Configuration, rates: Rates) -> Numeric:
+    """One stage boundary, 0 in a pipeline of one stage."""
+    tp = np.asarray(cfg.tp)
+    split = np.where(cfg.stack.time.hop_split | (np.asarray(cfg.sequence_parallel) > 0), tp, 1)
+    size = cfg.tokens * cfg.architecture.hidden * rates.element / split
+    per_stage = tp * cfg.cp * cfg.dp
+    x = hop_time(rates.links, size, per_stage, cfg.virtual_stages)
+    return x if cfg.pp > 1 else np.zeros_like(x)

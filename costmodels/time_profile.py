@@ -1,0 +1,87 @@
+"""How a training stack spends time: the ``time`` section of its YAML file."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from costmodels.memory_bound import Coefficients
+
+FITTED = ("gemm_factor", "memory_factor", "tp_factor", "host_layer", "host_tp")
+
+
+class LayerBytes(BaseModel):
+    """Bytes the memory-bound kernels of a layer move for one element, by width.
+
+    Each a triple: per hidden element outside the tensor-parallel region, per element of the
+    attention's inputs and outputs, per element of the feed-forward's inner width. [byte]
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    forward: Coefficients
+    backward: Coefficients
+
+
+class TimeProfile(BaseModel):
+    """What of the time depends on the software rather than on the hardware.
+
+    The fields of ``FITTED`` are the ones a calibration adjusts; everything else is read from the
+    stack's code or documentation. Times are in seconds, factors multiply a time except
+    ``gemm_factor``, which multiplies the GPU's sustained share of peak.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    # fitted, or left at their neutral value
+    gemm_factor: float = Field(default=1.0, gt=0)
+    memory_factor: float = Field(default=1.0, gt=0)
+    tp_factor: float = Field(default=1.0, ge=0)
+    host_layer: float = Field(default=3e-4, ge=0)  # issuing one layer's forward
+    host_tp: float = Field(default=0.0, ge=0)  # more of it where tp > 1
+    host_backward: float = Field(default=1.2, gt=0)  # backward / forward
+
+    # kernels
+    flash: tuple[str, ...] = ("FA3", "FA2", "FA1")  # the first the GPU has is the one that runs
+    flash_factor: float = Field(default=1.0, gt=0)  # on its rate
+    score_bytes: tuple[float, float] = (33.0, 33.0)  # eager attention, forward and backward
+    plain: LayerBytes  # GPT-like: one input projection in the feed-forward
+    gated: LayerBytes  # Llama-like
+    eager_norm: bool = False  # norms as separate 32-bit kernels
+    fused_projections: bool = False  # one product for q, k, v and one for gate and up
+    logit_bytes: float = Field(default=24.0, gt=0)  # per logit, both passes, "auto" cross-entropy
+    logits_gathered: bool = False  # every tensor-parallel rank holds all logits
+    context: Literal["ring", "all_gather", "all_to_all"] = "ring"  # how cp moves keys and values
+    selective: Literal["attention", "activations", "half"] = "attention"
+
+    # tensor and pipeline parallelism
+    tp_backward: float = Field(default=2.0, ge=0)  # all-reduces of a layer's backward
+    sp_backward: float = Field(default=5.0, ge=0)  # gathers and scatters of it, forward has 4
+    hop_split: bool = False  # each tensor-parallel rank sends its share between stages
+
+    # data parallelism
+    gradient_bytes: dict[str, float]  # reduced across replicas, by precision
+    reduce: Literal["all_reduce", "reduce_scatter"] = "reduce_scatter"  # at ZeRO 1 and 2
+    dp_exposed: float = Field(default=1.0, ge=0, le=1)  # share of it nothing hides
+    accumulation_bytes: float = Field(default=0.0, ge=0)  # per parameter and micro-batch, if m > 1
+    zero2_each_micro_batch: bool = False
+    prefetch: bool = True  # ZeRO-3 gathers the next layer while one computes
+    gather_bytes: float = Field(default=2.0, gt=0)  # per parameter in a ZeRO-3 gather
+    hidden_cost: float = Field(default=0.05, ge=0)  # of communication under computation
+
+    # once per step
+    step_host: float = Field(default=0.0, ge=0)
+    optimizer_factor: float = Field(default=1.0, gt=0)
+
+    sources: dict[str, str]  # where each figure comes from, fits with their held-out error
+
+    @model_validator(mode="after")
+    def _named(self) -> TimeProfile:
+        unknown = sorted(set(self.sources) - set(type(self).model_fields))
+        if unknown:
+            raise ValueError(f"sources: no such field {', '.join(unknown)}")
+        missing = sorted(self.model_fields_set - set(self.sources) - {"sources"})
+        if missing:
+            raise ValueError(f"sources: none given for {', '.join(missing)}")
+        return self

@@ -1,0 +1,114 @@
+"""Temporary and communication buffers of the data-parallel engines, and fixed overheads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodels.buckets import zero_buckets
+from costmodels.configuration import Configuration
+from costmodels.head_memory import table_bytes
+from costmodels.kernels import Kernels
+from costmodels.numeric import Numeric
+from costmodels.sharing import kernels_of
+from costmodels.states import ends_held, gradient_bytes, layer_held
+
+
+@dataclass(frozen=True, slots=True)
+class Buffers:
+    """Buffers of a stage by moment; one value a stage. [byte]
+
+    ``forward`` at the end of the forward, ``loss`` while the loss is differentiated, ``backward``
+    while a layer is, ``embedding`` while the embedding is, ``step`` during the optimizer step.
+    ``layer``: for every layer, while the forward and backward run.
+    """
+
+    forward: Numeric
+    loss: Numeric
+    backward: Numeric
+    embedding: Numeric
+    step: Numeric
+    layer: Numeric = 0.0
+
+
+def buffers(c: Configuration) -> Buffers:
+    """The buffers of the stack's engine."""
+    first, last = (c.stage == 0) * 1, (c.stage == c.pp - 1) * 1
+    engine = c.stack.memory.engine
+    if engine == "deepspeed":
+        return _deepspeed(c, first, last)
+    if engine == "fsdp":
+        return _fsdp(c, first, last)
+    transient = c.stack.memory.gradient_transient * layer_held(c).total
+    return Buffers(0.0 * last, 0.0 * last, transient, transient, 0.0 * last)
+
+
+def _deepspeed(c: Configuration, first: Numeric, last: Numeric) -> Buffers:
+    """Reduction buckets; at stage 3 also gathered weights, at most ``max_live`` of them.
+
+    A gradient larger than a bucket is reduced on its own, whole: the output table's when backward
+    begins, the embedding's when it ends. (DeepSpeed 0.19, runtime/zero/stage_1_and_2.py, stage3.py)
+    """
+    zero, sizes = np.asarray(c.zero_stage), zero_buckets(c.architecture)
+    element = kernels_of(c).element
+    wide = (gradient_bytes(c) == 4) & (zero == 1)
+    copies = c.stack.memory.overlap_buckets if c.pp == 1 else 1
+    bucket = sizes.reduce_bucket * np.where(wide, 4.0, element)
+    bucket = bucket * np.where((zero == 1) | (zero == 2), copies, 1)
+    replicated = np.asarray(c.dp) * c.cp == 1
+    bucket = np.where(replicated & (zero < 3), 0.0, bucket)
+    gathered = np.where(zero >= 3, element * sizes.max_live, 0.0)
+    table = np.where(zero >= 2, table_bytes(c), 0.0)
+    flat = np.where(zero >= 1, bucket, 0.0)  # stage 0 flattens its bucket after the backward
+    always = np.where(zero >= 3, bucket, 0.0)
+    return Buffers(
+        forward=gathered + always + 0.0 * last,
+        loss=gathered + always + 0.0 * last,
+        backward=gathered + flat + table * last,
+        embedding=gathered + flat + table * first,
+        step=np.where(zero == 0, bucket, always) + 0.0 * last,
+    )
+
+
+def _fsdp(c: Configuration, first: Numeric, last: Numeric) -> Buffers:
+    """Unsharded weights and gradients of the units that run.
+
+    The root unit (embedding, final norm, head) stays gathered for the whole forward and backward
+    and keeps its gradients whole until the end; the next layer's gather is in flight; a layer's
+    gradients pass through a buffer of ``reduce_bytes``. (PyTorch 2.13, torch/distributed/fsdp,
+    and its memory tracker on Llama shapes)
+    """
+    profile, element = c.stack.memory, kernels_of(c).element
+    sharded = np.asarray(c.dp) * c.cp > 1
+    root = element * ends_held(c, first, last).total
+    head = element * ends_held(c, 0 * first, last).total
+    layer = element * layer_held(c).total
+    zero = np.asarray(c.zero_stage)
+    stays = ~(zero >= 3) if profile.reshard else zero >= 0
+    reduced = profile.reduce_bytes * layer_held(c).total
+    gathered = np.where(stays, 0.0, layer)
+    active = np.where(sharded, 1.0, 0.0)
+    backward = root + head + 2 * gathered + layer + reduced
+    whole = root + root + profile.reduce_bytes * ends_held(c, first, last).total
+    return Buffers(
+        forward=active * root,
+        loss=active * (root + gathered),
+        backward=active * backward,
+        embedding=active * whole,
+        step=0.0 * root,
+        layer=active * np.where(stays, layer, 0.0),
+    )
+
+
+def casts(c: Configuration, kernels: Kernels) -> Numeric:
+    """16-bit copies of a layer's weights that autocast makes. [byte]"""
+    return 2.0 * layer_held(c).total if kernels.compute == "amp" else 0.0
+
+
+def fixed_bytes(c: Configuration) -> Numeric:
+    """What only the driver sees: context, workspaces, one buffer set a communicator. [byte]"""
+    profile = c.stack.memory
+    axes = [np.asarray(x) > 1 for x in (c.dp, c.tp, c.cp, c.ep)]
+    groups = sum(axis * 1 for axis in axes) + (1 if c.pp > 1 else 0)
+    return profile.context + profile.communicator * groups

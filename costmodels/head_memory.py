@@ -1,0 +1,79 @@
+"""What the ends of the model hold: embedding, output projection and loss."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from costmodels.activations import embedding_saved, head_saved, rotary_tables
+from costmodels.configuration import Configuration
+from costmodels.memory_profile import Logits
+from costmodels.numeric import Numeric, ceil_div
+from costmodels.params import token_table
+from costmodels.sharing import batch_of, kernels_of, ways
+from costmodels.states import vocabulary
+
+
+def logits_of(c: Configuration) -> Logits:
+    """The figures of the cross-entropy that runs.
+
+    Raises
+    ------
+    ValueError
+        If the stack has no such cross-entropy.
+    """
+    profile = c.stack.memory
+    name = profile.cross_entropy if c.cross_entropy == "auto" else c.cross_entropy
+    if name not in profile.logits:
+        known = ", ".join(sorted(profile.logits))
+        raise ValueError(f"cross_entropy {name!r}: stack {c.stack.name} has {known}")
+    return profile.logits[name]
+
+
+def logit_count(c: Configuration) -> Numeric:
+    """Logits that exist at once on one rank of the last stage. [-]"""
+    tokens, vocab = batch_of(c).tokens, vocabulary(c)
+    chunks = logits_of(c).chunks
+    if chunks > 0:
+        tokens = tokens / chunks
+    elif chunks < 0:
+        # Liger: a power of two near tokens / (V / h), so that logits take about T h elements
+        pieces = ceil_div(vocab, c.architecture.hidden)
+        rows = 2.0 ** np.ceil(np.log2(np.maximum(ceil_div(tokens, pieces), 1)))
+        tokens = np.minimum(rows, tokens)
+    return tokens * vocab / (np.asarray(c.tp) if c.stack.memory.logits_sharded else 1)
+
+
+def table_bytes(c: Configuration) -> Numeric:
+    """One token table on a rank, in the type of its gradient. [byte]"""
+    return token_table(c.architecture, vocabulary(c)) / np.asarray(c.tp) * kernels_of(c).element
+
+
+def loss_bytes(c: Configuration, moment: str) -> Numeric:
+    """Bytes the loss holds on the last stage: ``forward``, ``backward`` or ``rest``."""
+    figures = logits_of(c)
+    size = {"forward": figures.forward, "backward": figures.backward, "rest": figures.rest}[moment]
+    if c.precision in ("fp32", "tf32") and figures.chunks == 0 and moment == "forward":
+        size = max(size - 2, figures.saved)  # the logits are fp32 already
+    held = size * logit_count(c)
+    earlier = c.stack.memory.last_outputs if c.pp > 1 else 0.0
+    held = held + earlier * logit_count(c)
+    if figures.table:
+        elements = token_table(c.architecture, vocabulary(c)) / np.asarray(c.tp)
+        inputs = batch_of(c).tokens * c.architecture.hidden * kernels_of(c).element
+        held = held + figures.table * elements + inputs
+    return held
+
+
+def first_stage_saved(c: Configuration) -> Numeric:
+    """What the embedding keeps for one micro-batch. [byte]"""
+    return embedding_saved(c.architecture, kernels_of(c), batch_of(c)) / ways(c, "sequence")
+
+
+def last_stage_saved(c: Configuration) -> Numeric:
+    """The final norm and the projection's input, for one micro-batch. [byte]"""
+    return head_saved(c.architecture, kernels_of(c), batch_of(c)) / ways(c, "sequence")
+
+
+def shared_tables(c: Configuration) -> Numeric:
+    """Rotary tables, once on every stage. [byte]"""
+    return rotary_tables(c.architecture, kernels_of(c), batch_of(c))

@@ -1,0 +1,174 @@
+"""Device and host memory of a configuration, as the solver reads it.
+
+The phases of a step, in order: ``forward`` (its end), ``loss`` (its differentiation, on the last
+stage), ``backward`` (of the first layer to run it, when most activations are alive), ``last layer``
+(of the last one, when all gradients exist), ``embedding`` (of the first stage), ``optimizer``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from costmodels.buffers import Buffers, buffers, casts, fixed_bytes
+from costmodels.configuration import Configuration
+from costmodels.costs import Affine, MemoryCosts, Phase
+from costmodels.head_memory import (
+    first_stage_saved,
+    last_stage_saved,
+    loss_bytes,
+    shared_tables,
+    table_bytes,
+)
+from costmodels.host import host_costs, nvme_costs
+from costmodels.inflight import in_flight
+from costmodels.numeric import Numeric
+from costmodels.recompute_memory import checkpoint, kept, working
+from costmodels.sharing import kernels_of
+from costmodels.states import States, states
+
+
+def memory_costs(configuration: Configuration) -> MemoryCosts:
+    """Bytes of every phase of the step on every stage, and on the host.
+
+    Parameters
+    ----------
+    configuration : Configuration
+        One configuration, or arrays of them of shape (n, 1).
+
+    Returns
+    -------
+    MemoryCosts
+        Affine in the decisions of a stage; arrays broadcast to (n, pp).
+
+    Raises
+    ------
+    ValueError
+        If the stack does not have the optimizer or cross-entropy asked for.
+    """
+    c = configuration
+    return MemoryCosts(
+        phases=phases(c),
+        allocator_factor=c.stack.memory.allocator_factor,
+        fixed=fixed_bytes(c),
+        host=host_costs(c),
+        nvme=nvme_costs(c),
+    )
+
+
+def phases(c: Configuration) -> tuple[Phase, ...]:
+    """The phases of one step."""
+    held, buffer, flight = states(c), buffers(c), flight_of(c)
+    return (
+        _forward(c, held, buffer, flight),
+        _loss(c, held, buffer, flight),
+        _backward(c, held, buffer, flight),
+        _last_layer(c, held, buffer),
+        _embedding(c, held, buffer),
+        _optimizer(held, buffer),
+    )
+
+
+def flight_of(c: Configuration) -> Numeric:
+    """Micro-batches in flight on every stage. [-]"""
+    least = c.stack.memory.least_in_flight
+    return in_flight(c.stage, c.pp, c.grad_accum, c.virtual_stages, least)
+
+
+def ends_activations(c: Configuration, flight: Numeric) -> Numeric:
+    """Kept outside the layers on every stage, all micro-batches in flight together. [byte]"""
+    first, last = (c.stage == 0) * 1, (c.stage == c.pp - 1) * 1
+    size = flight * first * first_stage_saved(c) + last * last_stage_saved(c) + shared_tables(c)
+    if c.stack.memory.stage_outputs and c.pp > 1:
+        size = size + (1 - last) * flight * checkpoint(c)
+    return size
+
+
+def scaled(affine: Affine, factor: Numeric) -> Affine:
+    """Every coefficient times ``factor``."""
+    return Affine(affine.const * factor, affine.per_layer * factor, affine.per_offloaded * factor)
+
+
+def _kept(c: Configuration, flight: Numeric, cast: Numeric) -> dict[str, Numeric]:
+    return {g: size * flight + (cast if g == "none" else 0.0) for g, size in kept(c).items()}
+
+
+def _classes(
+    held: States, gradients: Affine, activations: Numeric, buffer: Affine
+) -> Mapping[str, Affine]:
+    return {
+        "weights": held.weights,
+        "gradients": gradients,
+        "optimizer": held.optimizer,
+        "activations": Affine(activations),
+        "buffers": buffer,
+    }
+
+
+def _forward(c: Configuration, held: States, buffer: Buffers, flight: Numeric) -> Phase:
+    """The end of the forward: activations of all layers, and the loss on the last stage."""
+    last = (c.stage == c.pp - 1) * 1
+    activations = ends_activations(c, flight) + last * loss_bytes(c, "forward")
+    cast = casts(c, kernels_of(c))
+    kept_layers = {g: size * flight + cast for g, size in kept(c).items()}
+    gradients = scaled(held.gradients, held.alive)
+    side = Affine(buffer.forward, buffer.layer)
+    return Phase("forward", _classes(held, gradients, activations, side), kept_layers)
+
+
+def _loss(c: Configuration, held: States, buffer: Buffers, flight: Numeric) -> Phase:
+    """The loss is differentiated: logits, their copies and their gradients."""
+    last = (c.stage == c.pp - 1) * 1
+    activations = ends_activations(c, flight) + last * loss_bytes(c, "backward")
+    gradients = scaled(held.gradients, held.alive)
+    side = Affine(buffer.loss, buffer.layer)
+    kept_layers = _kept(c, flight, casts(c, kernels_of(c)))
+    return Phase("loss", _classes(held, gradients, activations, side), kept_layers)
+
+
+def _backward(c: Configuration, held: States, buffer: Buffers, flight: Numeric) -> Phase:
+    """The stage's last layer runs backward; of the gradients it and the head have theirs."""
+    last = (c.stage == c.pp - 1) * 1
+    activations = ends_activations(c, flight) + last * loss_bytes(c, "rest")
+    first = held.head_gradient + held.layer_gradient
+    gradients = scaled(held.gradients, held.alive)
+    young = np.where(held.alive, 0.0, first)
+    gradients = Affine(gradients.const + young, gradients.per_layer, gradients.per_offloaded)
+    side = Affine(buffer.backward, buffer.layer)
+    return Phase(
+        "backward",
+        _classes(held, gradients, activations, side),
+        _kept(c, flight, casts(c, kernels_of(c))),
+        working(c),
+    )
+
+
+def _last_layer(c: Configuration, held: States, buffer: Buffers) -> Phase:
+    """The stage's first layer runs backward: activations are gone, gradients complete."""
+    own = kept(c)
+    sizes = {g: size + own[g] for g, size in working(c).items()}
+    activations = shared_tables(c) + (c.stage == 0) * first_stage_saved(c)
+    classes = _classes(held, held.gradients, activations, Affine(buffer.backward, buffer.layer))
+    return Phase("last layer", classes, {}, sizes)
+
+
+def _embedding(c: Configuration, held: States, buffer: Buffers) -> Phase:
+    """The embedding's dense gradient on the first stage.
+
+    A tied table on one stage has three of them at once: the head's, which waited, the
+    embedding's, and their sum. An accumulated gradient stands beside the new one.
+    """
+    first = c.stage == 0
+    tied = c.architecture.tied_embeddings and c.pp == 1
+    more = np.where(held.alive, 1, 0) + (2 if tied else 0)
+    activations = shared_tables(c) + first * first_stage_saved(c)
+    side = Affine(buffer.embedding + first * more * table_bytes(c), buffer.layer)
+    return Phase("embedding", _classes(held, held.gradients, activations, side))
+
+
+def _optimizer(held: States, buffer: Buffers) -> Phase:
+    """The optimizer steps: all states and gradients, no activations."""
+    step = held.step
+    side = Affine(buffer.step + step.const, step.per_layer, step.per_offloaded)
+    return Phase("optimizer", _classes(held, held.gradients, 0.0, side))

@@ -1,0 +1,111 @@
+"""How a training stack allocates: the ``memory`` section of its YAML file."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8")
+
+
+class Logits(BaseModel):
+    """Bytes for one logit of the loss.
+
+    ``forward``: at the end of the forward, the most that is alive; ``saved``: of it, what stays
+    for backward; ``backward``: the most alive while the loss is differentiated; ``rest``: what
+    stays while the layers are differentiated. ``chunks`` > 0: logits exist for that many times
+    fewer tokens at once; -1: chunk length by Liger's rule. ``table``: bytes for an element of the
+    output table that a chunked loss accumulates its gradient in.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    forward: float = Field(ge=0)
+    saved: float = Field(ge=0)
+    backward: float = Field(ge=0)
+    rest: float = Field(default=0.0, ge=0)
+    chunks: int = Field(default=0, ge=-1)
+    table: float = Field(default=0.0, ge=0)
+
+
+class MemoryProfile(BaseModel):
+    """What of the memory depends on the software rather than on the model.
+
+    Bytes throughout. ``sources`` names where each given field comes from.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    engine: Literal["ddp", "deepspeed", "megatron", "fsdp"]
+
+    # kernels: see costmodels.kernels.Kernels
+    layout: Literal["family", "fused"] = "family"
+    autocast: bool = False  # 16-bit precision casts fp32 weights rather than storing 16-bit ones
+    norm: Literal["eager", "fused"] = "eager"
+    mlp: Literal["eager", "fused"] = "eager"
+    norm_element: float = Field(default=0.0, ge=0)
+    score_element: float = Field(default=0.0, ge=0)
+    score_working: float = Field(default=6.0, ge=0)  # more per score in eager attention's backward
+    output_copy: bool = False
+    qkv_kept: bool = True
+    fp8_inputs: bool = False  # linears keep their inputs in 8 bits
+    selective: Literal["attention", "activations", "half"] = "attention"
+
+    # tensor parallelism
+    linear_inputs: Literal["gathered", "sharded"] = "gathered"  # under sequence parallelism
+    logits_sharded: bool = False
+    vocab_multiple: int = Field(default=0, ge=0)  # the vocabulary is padded to this times tp
+
+    # pipeline
+    least_in_flight: int = Field(default=1, ge=1)
+    stage_outputs: bool = False  # a stage's output stays until its backward
+    last_outputs: float = Field(default=0.0, ge=0)  # per logit, logits of earlier micro-batches
+
+    # states, bytes per parameter
+    weights: dict[str, float]  # by precision, what the model's own parameters take
+    master: dict[str, float]  # fp32 copy beside them
+    gradients: dict[str, float]  # as accumulated, for grad_dtype auto
+    moment_factor: float = Field(default=1.0, gt=0)  # optimizer state, relative to fp32 moments
+    gradients_stay: bool = False  # allocated once, alive in every phase
+    gradient_transient: float = Field(default=0.0, ge=0)  # beside an fp32 accumulator
+    weight_cache: dict[str, float] = {}  # casts kept beside the weights, by precision
+    step_foreach: bool = False  # the optimizer step makes a parameter-sized temporary
+
+    # sharded parameters
+    sync_each_micro_batch: bool = True  # fsdp: gradients are sharded after every micro-batch
+    reduce_bytes: float = Field(default=4.0, gt=0)  # fsdp: per element of the reduction buffer
+    reshard: bool = True  # fsdp: layers are freed after their forward
+    overlap_buckets: int = Field(default=1, ge=1)  # deepspeed: reduction buffers
+
+    # loss
+    cross_entropy: Literal["eager", "fused", "chunked"] = "eager"
+    logits: dict[str, Logits]
+
+    # what a tensor count does not show
+    allocator_factor: float = Field(default=1.0, ge=1)
+    context: float = Field(ge=0)  # CUDA context, library workspaces
+    communicator: float = Field(ge=0)  # each NCCL communicator
+    host_process: float = Field(default=0.0, ge=0)  # host memory of one rank before any offload
+
+    # validation: measured / predicted - 1 of comparable runs
+    interval_low: float = Field(ge=0)
+    interval_high: float = Field(ge=0)
+
+    sources: dict[str, str]
+
+    @model_validator(mode="after")
+    def _sourced(self) -> MemoryProfile:
+        unknown = sorted(set(self.sources) - set(type(self).model_fields))
+        if unknown:
+            raise ValueError(f"sources: no such field {', '.join(unknown)}")
+        missing = sorted(self.model_fields_set - set(self.sources) - {"sources"})
+        if missing:
+            raise ValueError(f"sources: none given for {', '.join(missing)}")
+        for field in ("weights", "master", "gradients"):
+            absent = [p for p in PRECISIONS if p not in getattr(self, field)]
+            if absent:
+                raise ValueError(f"{field}: no figure for {', '.join(absent)}")
+        if self.cross_entropy not in self.logits:
+            raise ValueError(f"logits: no figures for {self.cross_entropy}")
+        return self

@@ -1,0 +1,236 @@
+"""Weights, gradients and optimizer states of a pipeline stage, per optimizer, precision and stage.
+
+Bytes for a parameter times the parameters of a rank. With DeepSpeed, 16-bit gradients and Adam:
+16, 4 + 12/d, 2 + 14/d and 16/d at ZeRO 0 to 3; with fp32 main gradients (Megatron-LM) 18 and
+6 + 12/d. d counts every replica of a parameter: data- and context-parallel ranks, and for routed
+experts these divided by the expert-parallel degree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodels.buckets import zero_buckets
+from costmodels.configuration import Configuration
+from costmodels.costs import Affine
+from costmodels.numeric import Numeric
+from costmodels.optimizer_states import state_bytes
+from costmodels.params import (
+    Parameters,
+    dense_on_rank,
+    experts_on_rank,
+    mean_layer_parameters,
+    norm_parameters,
+    padded_vocab,
+    stage_parameters,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Parameters a rank holds, and over how many ranks ZeRO may shard them. [-]"""
+
+    dense: Numeric
+    routed: Numeric
+    shards: Numeric
+    routed_shards: Numeric
+
+    @property
+    def total(self) -> Numeric:
+        """All of them."""
+        return self.dense + self.routed
+
+    def over(self, sharded: Numeric) -> Numeric:
+        """Parameters a rank keeps where ``sharded`` (0 or 1) says whether they are divided."""
+        routed = self.routed / np.where(sharded, self.routed_shards, 1)
+        return self.dense / np.where(sharded, self.shards, 1) + routed
+
+
+@dataclass(frozen=True, slots=True)
+class PerParameter:
+    """Bytes a rank keeps for the parameters it holds, at full gradients."""
+
+    weights: Numeric
+    gradients: Numeric
+    optimizer: Numeric
+    step: Numeric  # more, while the optimizer steps
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """Model states of every stage, affine in its layers. [byte]
+
+    ``gradients`` once all of them exist; ``alive`` 1 where they also do so before the backward.
+    ``layer_gradient``, ``head_gradient``: those of one layer, and of what follows the layers on
+    the last stage.
+    """
+
+    weights: Affine
+    gradients: Affine
+    optimizer: Affine
+    step: Affine
+    alive: Numeric
+    layer_gradient: Numeric
+    head_gradient: Numeric
+
+
+def vocabulary(c: Configuration) -> Numeric:
+    """Rows of the token tables as the stack pads them. [-]"""
+    multiple = c.stack.memory.vocab_multiple
+    return padded_vocab(c.architecture, c.tp, multiple) if multiple else c.architecture.vocab
+
+
+def held(c: Configuration, parameters: Parameters) -> Held:
+    """``parameters`` as one rank holds them."""
+    replicas = np.asarray(c.dp) * c.cp
+    return Held(
+        dense=dense_on_rank(c.architecture, parameters, c.tp),
+        routed=experts_on_rank(parameters, c.tp, c.ep),
+        shards=replicas,
+        routed_shards=np.maximum(replicas / c.ep, 1),
+    )
+
+
+def layer_held(c: Configuration) -> Held:
+    """One average layer."""
+    return held(c, mean_layer_parameters(c.architecture))
+
+
+def ends_held(c: Configuration, first: Numeric, last: Numeric) -> Held:
+    """The embedding on the ``first`` stage, the final norm and head on the ``last``."""
+    return held(c, stage_parameters(c.architecture, 0, first, last, vocabulary(c)))
+
+
+def gradient_bytes(c: Configuration) -> float:
+    """Bytes of an accumulated gradient element."""
+    given = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0}
+    return given.get(c.grad_dtype, c.stack.memory.gradients[c.precision])
+
+
+def moments(c: Configuration, part: str) -> Numeric:
+    """Optimizer state for a parameter of that part, without an fp32 copy. [byte]
+
+    DeepSpeed's ZeRO hands the optimizer flat shards.
+    """
+    factor = c.stack.memory.moment_factor
+    shaped = state_bytes(c.optimizer, part, c.architecture)
+    if c.stack.memory.engine != "deepspeed":
+        return factor * shaped
+    flat = state_bytes(c.optimizer, part, c.architecture, flat=True)
+    return factor * np.where(np.asarray(c.zero_stage) >= 1, flat, shaped)
+
+
+def layer_moments(c: Configuration) -> Numeric:
+    """Optimizer state for an average parameter of a layer. [byte]"""
+    share = norm_parameters(c.architecture).total / mean_layer_parameters(c.architecture).total
+    return moments(c, "layer") * (1 - share) + moments(c, "norm") * share
+
+
+def per_parameter(c: Configuration, part: Held, moment: Numeric) -> PerParameter:
+    """What a rank keeps for ``part``, nothing offloaded. [byte]"""
+    profile, zero = c.stack.memory, np.asarray(c.zero_stage)
+    master = profile.master[c.precision]
+    cache = profile.weight_cache.get(c.precision, 0.0)
+    weights = profile.weights[c.precision] * part.over(zero >= 3) + cache * part.total
+    states = part.over(zero >= 1)
+    return PerParameter(
+        weights=weights,
+        gradients=_gradients(c, part),
+        optimizer=(master + moment) * states,
+        step=_step(c, part),
+    )
+
+
+def _gradients(c: Configuration, part: Held) -> Numeric:
+    """All gradients of ``part`` as the engine keeps them at the end of backward. [byte]"""
+    profile, zero, size = c.stack.memory, np.asarray(c.zero_stage), gradient_bytes(c)
+    accumulating = np.asarray(c.grad_accum) > 1
+    if profile.engine == "megatron":
+        return size * part.total
+    if profile.engine == "deepspeed":
+        # Stage 2 keeps the accumulated shard and the running micro-batch's, unless it accumulates
+        # in fp32 in place. (DeepSpeed 0.19, deepspeed/runtime/zero/stage_1_and_2.py)
+        twice = (zero == 2) & accumulating & (size == 2)
+        return size * part.over(zero >= 2) * np.where(twice, 2, 1)
+    if profile.engine == "fsdp":
+        whole = (zero < 2) | (accumulating & (not profile.sync_each_micro_batch))
+        return size * part.over(~whole)
+    # DistributedDataParallel's buckets are a second copy (gradient_as_bucket_view is off)
+    return size * part.total * np.where(part.shards > 1, 2, 1)
+
+
+def _step(c: Configuration, part: Held) -> Numeric:
+    """Temporaries of the optimizer step that grow with ``part``. [byte]"""
+    profile, zero = c.stack.memory, np.asarray(c.zero_stage)
+    mixed = profile.master[c.precision] > 0
+    if profile.engine in ("ddp", "fsdp"):
+        # torch's foreach Adam takes the square root of all second moments at once
+        size = 4 * profile.moment_factor if profile.step_foreach else 0.0
+        return size * part.over(zero >= 1)
+    if not mixed:
+        return 0.0 * part.total
+    narrow = gradient_bytes(c) == 2
+    if profile.engine == "megatron":
+        return (4.0 if narrow else 0.0) * part.over(zero >= 1)  # fp32 copy of the gradient shard
+    # DeepSpeed: the shard flattened in 16 bits, then cast to fp32; at stage 3 by sub-groups
+    flat = np.where(zero >= 1, 2, 0) + 4 if narrow else np.where(zero >= 1, 4, 0)
+    return np.where(zero >= 3, 0, flat * part.over(zero >= 1))
+
+
+def sub_group_step(c: Configuration) -> Numeric:
+    """fp32 gradients of one optimizer sub-group at DeepSpeed stage 3. [byte]"""
+    if c.stack.memory.engine != "deepspeed" or c.stack.memory.master[c.precision] == 0:
+        return 0.0
+    own = layer_held(c).over(1) * c.architecture.layers
+    size = 4 * np.minimum(zero_buckets(c.architecture).sub_group, own)
+    return np.where(
+        (np.asarray(c.zero_stage) >= 3) & (np.asarray(c.offload_optimizer) == 0), size, 0
+    )
+
+
+def states(c: Configuration) -> States:
+    """Model states of all stages. [byte]"""
+    first, last = (c.stage == 0) * 1, (c.stage == c.pp - 1) * 1
+    layer = per_parameter(c, layer_held(c), layer_moments(c))
+    ends = per_parameter(c, ends_held(c, first, last), moments(c, "table"))
+    head = per_parameter(c, ends_held(c, 0 * last, last), 0.0)
+    on_gpu = np.asarray(c.offload_optimizer) == 0
+    gradients_on_gpu = on_gpu | ~_gradients_leave(c)
+    weights_on_gpu = np.where(_weights_leave(c), 0, 1)
+    moved = np.where(_gradients_leave(c), layer.gradients, 0)
+    return States(
+        weights=Affine(ends.weights * weights_on_gpu, layer.weights * weights_on_gpu),
+        gradients=Affine(ends.gradients * gradients_on_gpu, layer.gradients, -moved),
+        optimizer=Affine(ends.optimizer * on_gpu, layer.optimizer, -layer.optimizer),
+        step=Affine(ends.step * on_gpu + sub_group_step(c), layer.step, -layer.step),
+        alive=_alive(c),
+        layer_gradient=layer.gradients,
+        head_gradient=head.gradients * gradients_on_gpu,
+    )
+
+
+def _weights_leave(c: Configuration) -> Numeric:
+    """Whether the weights live off the GPU."""
+    away = np.asarray(c.offload_parameters) > 0
+    if c.stack.memory.engine == "fsdp":  # CPUOffloadPolicy moves everything
+        away = away | (np.asarray(c.offload_optimizer) > 0)
+    return away
+
+
+def _gradients_leave(c: Configuration) -> Numeric:
+    """Whether gradients of offloaded layers go to the host as soon as they are reduced."""
+    away = np.asarray(c.offload_optimizer) > 0
+    if c.stack.memory.engine == "deepspeed":
+        return away & (np.asarray(c.zero_stage) >= 2)
+    return away & (c.stack.memory.engine == "fsdp")
+
+
+def _alive(c: Configuration) -> Numeric:
+    """Whether gradients exist before a backward begins: accumulated, or allocated for good."""
+    profile, zero = c.stack.memory, np.asarray(c.zero_stage)
+    kept = (np.asarray(c.grad_accum) > 1) | profile.gradients_stay
+    if profile.engine == "deepspeed":  # stage 3's flat buffer, BF16_Optimizer's fp32 gradients
+        kept = kept | (zero >= 3) | (gradient_bytes(c) == 4)
+    return np.where(kept, 1, 0)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from hardware_db.devices import Assumption, Gpu
+from hardware_db.files import default_entry
+from hardware_db.units import GB, GIB, to_si
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +70,15 @@ class Cluster:
 
     def describe(self) -> str:
         """One line for people."""
-        node, giga = self.node, 1e9
-        plural = "s" if self.nodes > 1 else ""
+        node, gpu = self.node, self.gpu
+        device = gpu.name if gpu.gcds == 1 else f"die of {gpu.name}"
+        nodes = f"{self.nodes} node" + ("s" if self.nodes > 1 else "")
         return (
-            f"{self.gpus} x {self.gpu.name} on {self.nodes} node{plural} ({node.name}): "
-            f"{self.memory_limit / 2**30:.1f} GiB per GPU, "
-            f"{node.intra_bandwidth / giga:.4g} GB/s between GPUs, "
-            f"{node.inter_bandwidth / giga:.4g} GB/s between nodes, "
-            f"{node.host_memory / 2**30:.0f} GiB host memory"
+            f"{self.gpus} x {device} on {nodes} ({node.name}): "
+            f"{self.memory_limit / GIB:.1f} GiB per GPU, "
+            f"{node.intra_bandwidth / GB:.4g} GB/s between GPUs, "
+            f"{node.inter_bandwidth / GB:.4g} GB/s between nodes, "
+            f"{node.host_memory / GIB:.0f} GiB host memory per node"
         )
 
     def with_overrides(
@@ -108,37 +111,39 @@ class Cluster:
         ValueError
             If a value is not positive, or the limit exceeds the memory.
         """
-        given = {
+        given: dict[str, float | None] = {
             "intra_bandwidth": intra_bandwidth,
             "inter_bandwidth": inter_bandwidth,
             "host_memory": host_memory,
+            "nvme": nvme,
+            "memory_limit": memory_limit,
             "nvme_read": nvme_read,
             "nvme_write": nvme_write,
         }
-        changes = {name: value for name, value in given.items() if value is not None}
-        for name, value in {**changes, "memory_limit": memory_limit}.items():
-            if value is not None and not 0 < value < float("inf"):
-                raise ValueError(f"{name} must be positive, got {value:g}")
-        node = self.node
-        if nvme is not None:
-            node = _with_nvme(node, nvme)
-        if intra_bandwidth is not None:
-            node = _with_intra_bandwidth(node, intra_bandwidth)
+        for name, value in given.items():
+            _check(name, value, zero=name == "nvme")
         limit = self.memory_limit if memory_limit is None else memory_limit
         if limit > self.gpu.memory:
             raise ValueError(
-                f"memory_limit {limit / 2**30:.2f} GiB is more than the "
-                f"{self.gpu.memory / 2**30:.2f} GiB of one {self.gpu.short}"
+                f"memory_limit {limit / GIB:.2f} GiB is more than the "
+                f"{self.gpu.memory / GIB:.2f} GiB of one {self.gpu.short}"
             )
-        known = set(changes) | ({"nvme_count", "nvme_capacity"} if nvme is not None else set())
-        known |= {"bus_bandwidth"} if intra_bandwidth is not None else set()
-        assumed = tuple(a for a in self.assumed if a.what not in known)
-        return replace(
-            self,
-            node=replace(node, **changes),
-            memory_limit=limit,
-            assumed=assumed,  # type: ignore[arg-type]
+        node = self.node
+        guessed: tuple[Assumption, ...] = ()
+        if nvme is not None:
+            node, guessed = _with_nvme(node, nvme)
+        if intra_bandwidth is not None:
+            node = _with_intra_bandwidth(node, intra_bandwidth)
+        node = replace(
+            node,
+            inter_bandwidth=inter_bandwidth or node.inter_bandwidth,
+            host_memory=host_memory or node.host_memory,
+            nvme_read=nvme_read or node.nvme_read,
+            nvme_write=nvme_write or node.nvme_write,
         )
+        told = {f for name, value in given.items() if value is not None for f in _TOLD[name]}
+        assumed = tuple(a for a in (*self.assumed, *guessed) if a.what not in told)
+        return replace(self, node=node, memory_limit=limit, assumed=assumed)
 
     def with_gpus(self, gpus: int) -> Cluster:
         """A cluster of the same kind with that many GPUs.
@@ -168,6 +173,26 @@ class Cluster:
         return replace(self, nodes=nodes, gpus_per_node=per_node)
 
 
+# Fields of the files that an override makes known.
+_TOLD = {
+    "intra_bandwidth": ("intra_bandwidth", "bus_bandwidth"),
+    "inter_bandwidth": ("network_bandwidth", "network_efficiency"),
+    "host_memory": ("host_memory",),
+    "nvme": ("nvme_count", "nvme_drive_capacity"),
+    "nvme_read": ("nvme_read", "nvme_drive_read"),
+    "nvme_write": ("nvme_write", "nvme_drive_write"),
+    "memory_limit": (),
+}
+
+
+def _check(name: str, value: float | None, zero: bool) -> None:
+    """Overrides are finite and positive; capacities of drives may be zero."""
+    if value is None or (zero and value == 0):
+        return
+    if not 0 < value < float("inf"):
+        raise ValueError(f"{name} must be positive and finite, got {value:g}")
+
+
 def _with_intra_bandwidth(node: Node, bandwidth: float) -> Node:
     gpu = node.gpu
     curve = gpu.all_reduce_curve
@@ -178,14 +203,18 @@ def _with_intra_bandwidth(node: Node, bandwidth: float) -> Node:
     return replace(node, gpu=gpu, p2p_bandwidth=min(node.p2p_bandwidth, bandwidth))
 
 
-def _with_nvme(node: Node, capacity: float) -> Node:
-    from hardware_db.load import default
-
-    if not 0 <= capacity < float("inf"):
-        raise ValueError(f"nvme must be a capacity in bytes, 0 for none, got {capacity:g}")
+def _with_nvme(node: Node, capacity: float) -> tuple[Node, tuple[Assumption, ...]]:
+    """The node with drives of that capacity; rates are assumed where it had none."""
     if capacity == 0:
-        return replace(node, nvme_count=0, nvme_capacity=0.0, nvme_read=0.0, nvme_write=0.0)
+        return replace(node, nvme_count=0, nvme_capacity=0.0, nvme_read=0.0, nvme_write=0.0), ()
     if node.nvme_count > 0:
-        return replace(node, nvme_capacity=capacity)
-    read, write = default("nvme_drive_read"), default("nvme_drive_write")
-    return replace(node, nvme_count=1, nvme_capacity=capacity, nvme_read=read, nvme_write=write)
+        return replace(node, nvme_capacity=capacity), ()
+    names = ("nvme_drive_read", "nvme_drive_write")
+    entries = {name: default_entry(name) for name in names}
+    guessed = tuple(
+        Assumption(node.short, name, e["value"], e["unit"], e["source"])
+        for name, e in entries.items()
+    )
+    read, write = (to_si(e["value"], e["unit"]) for e in entries.values())
+    drives = replace(node, nvme_count=1, nvme_capacity=capacity, nvme_read=read, nvme_write=write)
+    return drives, guessed

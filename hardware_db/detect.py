@@ -9,9 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from hardware_db.cluster import Cluster
-from hardware_db.load import catalog
-from hardware_db.names import normalise, resolve
+from hardware_db.load import Catalog, catalog
+from hardware_db.names import candidates
 from hardware_db.parse import cluster_of
+from hardware_db.units import to_si
 
 QUERY = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
 
@@ -45,27 +46,22 @@ def detect(
             "name the ones to use, as in 8xA100-80G"
         )
     known = catalog(extra)
-    identifier = _identify(names[0], min(mib for _, mib in listed) * 2.0**20, known)
-    gpu = known.gpu(identifier)
-    candidates = sorted((known.node(i) for i in gpu.reference_nodes), key=lambda n: n.gpus)
-    own = [known.node(i) for i, raw in known.own_nodes.items() if known.node(i).gpu.id == gpu.id]
-    candidates += own
-    if not candidates:
-        raise ValueError(f"--gpus auto: {gpu.short} has no node; define one in --hardware")
+    gpu = known.gpu(_identify(names[0], min(memory for _, memory in listed), known))
+    nodes = known.nodes_of(gpu)
     count = len(listed)
-    node = next((n for n in candidates if n.gpus >= count), candidates[-1])
+    node = next((node for node in nodes if node.gpus >= count), nodes[-1])
     node = replace(node, gpus=max(node.gpus, count))
     cluster = cluster_of(node, 1, count, reference=True)
     return cluster.with_overrides(host_memory=host_memory or _host_memory())
 
 
 def _parse(output: str) -> list[tuple[str, float]]:
-    """(name, MiB) a line of nvidia-smi's CSV."""
+    """(name, bytes) a line of nvidia-smi's CSV."""
     rows = []
     for line in filter(None, (line.strip() for line in output.splitlines())):
         name, _, memory = line.rpartition(",")
         try:
-            rows.append((name.strip(), float(memory)))
+            rows.append((name.strip(), to_si(float(memory), "MiB")))
         except ValueError:
             raise ValueError(f"--gpus auto: cannot read nvidia-smi's line {line!r}") from None
     if not rows:
@@ -73,20 +69,13 @@ def _parse(output: str) -> list[tuple[str, float]]:
     return rows
 
 
-def _identify(name: str, memory: float, known: object) -> str:
-    """Id of the GPU of that name; where several share it, the one of the nearest memory."""
-    from hardware_db.load import Catalog
-
-    assert isinstance(known, Catalog)
-    wanted = normalise(name)
-    fits = [i for i, names in known.gpus.items() if wanted in map(normalise, names)]
-    if fits:
-        return min(fits, key=lambda i: abs(known.gpu(i).memory - memory))
-    found = resolve(name, known.gpus)
-    if found is None:
-        known.find(name)  # raises, with near matches
+def _identify(name: str, memory: float, known: Catalog) -> str:
+    """Id of the GPU of that name; of several, the one whose memory is nearest."""
+    fits = candidates(name, known.gpus)
+    if not fits:
+        known.find(name)  # raises, with the nearest names
         raise ValueError(f"--gpus auto: {name!r} is a node, not a GPU")
-    return found
+    return min(sorted(fits), key=lambda i: abs(known.gpu(i).memory - memory))
 
 
 def _run(command: tuple[str, ...]) -> str:

@@ -9,16 +9,37 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+_TOPICS = (
+    ("network", "network"),
+    ("nvme", "nvme"),
+    ("host", "host"),
+    ("cpu", "host"),
+    ("pcie", "host"),
+    ("fp8", "fp8"),
+    ("attention", "attention"),
+    ("intra", "intra"),
+    ("bus", "intra"),
+    ("p2p", "intra"),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
     """A value without a source of its own, as a report lists it."""
 
-    where: str  # GPU or node
-    what: str  # field
+    where: str  # short name of the GPU or node
+    what: str  # field of its file
     value: float | str  # in ``unit``
     unit: str
     why: str
+
+    @property
+    def topic(self) -> str:
+        """What it bears on: network, nvme, host, fp8, attention, intra or compute.
+
+        A report leaves out the topics its plan does not touch.
+        """
+        return next((topic for word, topic in _TOPICS if word in self.what), "compute")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +61,8 @@ class Curve:
         >>> float(Curve((1.0, 100.0), (2.0, 4.0), "measured", "example").at(10.0))
         3.0
         """
-        return np.interp(np.log(np.asarray(x, dtype=float)), np.log(self.x), self.y)
+        logs: NDArray[Any] = np.log(np.asarray(x, dtype=float))
+        return np.asarray(np.interp(logs, np.log(self.x), self.y))
 
     def arrays(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """The points as two arrays, x and y, each of shape (n,)."""
@@ -93,18 +115,16 @@ class AttentionRates:
         head_dim : int
             The nearest measured head dimension, in ratio, stands for it.
         """
-        from hardware_db.load import attention_curve
+        from hardware_db.measured import attention_curve
 
         if generation.startswith("FA") and generation not in self.flash:
             return None
         for table, scale, kind, why in self.tables:
-            found = attention_curve(table, generation, direction, head_dim, causal)
-            if found is not None:
-                return (
-                    found
-                    if scale == 1.0 and kind == "measured"
-                    else found.scaled(scale, kind, f"{why}; {found.source}")
-                )
+            curve = attention_curve(table, generation, direction, head_dim, causal)
+            if curve is not None and kind == "measured" and scale == 1.0:
+                return curve
+            if curve is not None:
+                return curve.scaled(scale, kind, f"{scale} x ({why}); {curve.source}")
         return None
 
 

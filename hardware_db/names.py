@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 _VENDORS = {"nvidia", "amd", "intel", "tesla", "geforce", "instinct"}
-_CLOUDS = {"standard", "aws", "azure", "gcp", "oci", "lambda"}
+_CLOUDS = {"standard", "aws", "azure", "gcp", "oci"}
 _NOISE = _VENDORS | _CLOUDS
 
 
@@ -24,36 +24,39 @@ def normalise(name: str) -> str:
     return _join(_tokens(name))
 
 
-def resolve(name: str, names: Mapping[str, Iterable[str]], what: str = "GPU") -> str | None:
-    """Id of the entry called ``name``; None if there is none.
+def candidates(name: str, names: Mapping[str, Sequence[str]]) -> set[str]:
+    """Ids of all entries ``name`` may mean.
 
-    ``names`` maps an id to every name of that entry. A whole name wins over the leading words of
-    one (``p4d`` for ``p4d.24xlarge``).
+    ``names`` maps an id to every name of that entry. An id wins over other names, a whole name
+    over the leading words of one (``p4d`` for ``p4d.24xlarge``).
+    """
+    wanted = normalise(name)
+    ids = {i for i in names if normalise(i) == wanted}
+    whole = ids or {i for i, known in names.items() if wanted in map(normalise, known)}
+    return whole or {i for i, known in names.items() if any(wanted in _leading(n) for n in known)}
+
+
+def resolve(name: str, names: Mapping[str, Sequence[str]]) -> str | None:
+    """Id of the entry called ``name``; None if there is none.
 
     Raises
     ------
     ValueError
-        If several entries fit equally well.
+        If several entries fit equally well; the message has the first name, the short one, of
+        each.
     """
-    wanted = normalise(name)
-    if not wanted:
-        return None
-    exact = {i for i, all_names in names.items() if wanted in {normalise(n) for n in all_names}}
-    if wanted in {normalise(i) for i in exact}:
-        exact = {i for i in exact if normalise(i) == wanted}
-    fits = exact or {
-        i for i, all_names in names.items() if any(wanted in _leading(n) for n in all_names)
-    }
+    fits = candidates(name, names)
     if len(fits) > 1:
-        raise ValueError(f"{what} {name!r} is ambiguous: it may be {', '.join(sorted(fits))}")
+        listed = ", ".join(sorted(names[i][0] for i in fits))
+        raise ValueError(f"{name!r} is ambiguous: it may be {listed}")
     return next(iter(fits), None)
 
 
-def near(name: str, names: Mapping[str, Iterable[str]], count: int = 5) -> list[str]:
-    """Ids whose names look most like ``name``, best first."""
-    keys = {normalise(n): i for i, all_names in names.items() for n in all_names}
-    close = difflib.get_close_matches(normalise(name), list(keys), n=3 * count, cutoff=0.5)
-    return list(dict.fromkeys(keys[k] for k in close))[:count]
+def near(name: str, names: Mapping[str, Sequence[str]], count: int = 5) -> list[str]:
+    """Short names of the entries whose names look most like ``name``, best first."""
+    short = {normalise(n): known[0] for known in names.values() for n in known}
+    close = difflib.get_close_matches(normalise(name), list(short), n=4 * count, cutoff=0.0)
+    return list(dict.fromkeys(short[k] for k in close))[:count]
 
 
 def _tokens(name: str) -> list[str]:
@@ -71,6 +74,5 @@ def _leading(name: str) -> set[str]:
     """Every proper run of leading words; the point also ends a word here."""
     tokens = _tokens(name)
     runs = {_join(tokens[:n]) for n in range(1, len(tokens))}
-    return runs | {
-        r.rsplit(".", n)[0] for r in (_join(tokens),) for n in range(1, r.count(".") + 1)
-    }
+    whole = _join(tokens)
+    return runs | {whole.rsplit(".", n)[0] for n in range(1, whole.count(".") + 1)}

@@ -10,9 +10,10 @@ import re
 from pathlib import Path
 
 from hardware_db.cluster import Cluster, Node
+from hardware_db.devices import Gpu
 from hardware_db.load import Catalog, catalog
 
-_COUNT = re.compile(r"^([-+]?[0-9.]*)\s*[x×*]\s*(.*)$", re.IGNORECASE | re.DOTALL)
+_COUNT = re.compile(r"([-+]?[0-9.]*)\s*[x×*]\s*(.*)", re.IGNORECASE | re.DOTALL)
 _MOST_GPUS = 1_000_000
 _EXAMPLES = "write it like 8xA100-80G, 4x8xH100-80G or 4xp5.48xlarge"
 
@@ -46,86 +47,72 @@ def parse_gpus(text: str, extra: Path | None = None) -> Cluster:
     known = catalog(extra)
     kind, identifier = known.find(name)
     if kind == "node":
-        return _named_node(known.node(identifier), counts, text)
-    return _reference_node(known, identifier, counts, text)
+        cluster = _on_named_node(known.node(identifier), counts)
+    else:
+        cluster = _on_reference_node(known, known.gpu(identifier), counts)
+    if cluster.gpus > _MOST_GPUS:
+        raise ValueError(f"{text!r} is {cluster.gpus} GPUs: at most {_MOST_GPUS} are accepted")
+    return cluster
 
 
 def cluster_of(node: Node, nodes: int, gpus_per_node: int, reference: bool) -> Cluster:
     """A cluster with everything assumed about its node and GPU."""
-    replaced = {a.what for a in node.assumed} | {"bus_bandwidth"}
-    assumed = node.assumed + tuple(a for a in node.gpu.assumed if a.what not in replaced)
+    assumed = node.assumed + node.gpu.assumed
     return Cluster(node, nodes, gpus_per_node, node.gpu.memory, assumed, reference)
 
 
 def _split(text: str) -> tuple[list[int], str]:
     counts: list[int] = []
     rest = text.strip()
-    while len(counts) < 3 and (match := _COUNT.match(rest)):
+    while match := _COUNT.fullmatch(rest):
         counts.append(_count(match.group(1), text))
         rest = match.group(2).strip()
-    if len(counts) == 3:
-        raise ValueError(f"--gpus {text!r} has three counts: {_EXAMPLES}")
+    if len(counts) > 2:
+        raise ValueError(f"{text!r} has more than two counts: {_EXAMPLES}")
     if not rest:
-        raise ValueError(f"--gpus {text!r} names no GPU or node: {_EXAMPLES}")
+        raise ValueError(f"{text!r} names no GPU or node: {_EXAMPLES}")
     return counts, rest
 
 
 def _count(digits: str, text: str) -> int:
-    if not digits.isdigit() or not 1 <= int(digits[:9]) <= _MOST_GPUS or len(digits) > 9:
+    if not digits.isdecimal() or len(digits) > 9 or not 1 <= int(digits) <= _MOST_GPUS:
         raise ValueError(
-            f"--gpus {text!r}: {digits or 'nothing'} is not a whole number from 1 to {_MOST_GPUS}"
+            f"{text!r}: {digits or 'an empty count'} is not a whole number from 1 to {_MOST_GPUS}"
         )
     return int(digits)
 
 
-def _named_node(node: Node, counts: list[int], text: str) -> Cluster:
+def _on_named_node(node: Node, counts: list[int]) -> Cluster:
     nodes = counts[0] if counts else 1
     used = counts[1] * node.gpu.gcds if len(counts) == 2 else node.gpus
     if used > node.gpus:
-        raise ValueError(f"--gpus {text!r}: a {node.short} has {_cards(node)}, not {counts[1]}")
-    return _checked(cluster_of(node, nodes, used, reference=False), text)
+        raise ValueError(f"a {node.short} has {_cards(node)}, not {counts[1]}")
+    return cluster_of(node, nodes, used, reference=False)
 
 
-def _reference_node(known: Catalog, identifier: str, counts: list[int], text: str) -> Cluster:
-    gpu = known.gpu(identifier)
-    candidates = [known.node(i) for i in gpu.reference_nodes]
-    candidates += [
-        known.node(i) for i, raw in known.own_nodes.items() if _holds(known, raw, gpu.id)
-    ]
-    if not candidates:
-        raise ValueError(
-            f"--gpus {text!r}: {gpu.short} has no node; define one in the --hardware file"
-        )
-    candidates.sort(key=lambda node: node.gpus)
+def _on_reference_node(known: Catalog, gpu: Gpu, counts: list[int]) -> Cluster:
+    candidates = known.nodes_of(gpu)
     largest = candidates[-1]
-    devices = gpu.gcds * (counts[-1] if counts else 1)
+    cards = counts[-1] if counts else 1
+    used = cards * gpu.gcds
     nodes = counts[0] if len(counts) == 2 else 1
-    if len(counts) == 2 and devices > largest.gpus:
-        raise ValueError(
-            f"--gpus {text!r}: a node of {gpu.short} has at most {_cards(largest)} "
-            f"({largest.name}), not {counts[1]}"
-        )
-    if devices > largest.gpus:
-        if devices % largest.gpus:
+    if used > largest.gpus:
+        if len(counts) == 2:
+            raise ValueError(f"a node of {gpu.short} has at most {_cards(largest)}, not {cards}")
+        if used % largest.gpus:
             raise ValueError(
-                f"--gpus {text!r}: more than one node must be whole nodes of {_cards(largest)}; "
-                f"write the nodes first, as in 2x{max(counts[0] // 2, 1)}x{gpu.short}"
-                if counts[0] % 2 == 0 and devices // 2 <= largest.gpus
-                else f"--gpus {text!r}: more than one node must be whole nodes of {_cards(largest)}"
+                f"{cards}x{gpu.short} are not whole nodes of {_cards(largest)}: write the nodes "
+                f"first, as in {_as_nodes(cards, largest.gpus // gpu.gcds)}x{gpu.short}"
             )
-        nodes, devices = devices // largest.gpus, largest.gpus
-    node = next(node for node in candidates if node.gpus >= devices)
-    return _checked(cluster_of(node, nodes, devices, reference=True), text)
+        nodes, used = used // largest.gpus, largest.gpus
+    node = next(node for node in candidates if node.gpus >= used)
+    return cluster_of(node, nodes, used, reference=True)
 
 
-def _holds(known: Catalog, raw: object, gpu: str) -> bool:
-    return isinstance(raw, dict) and known.find(str(raw["gpu"])) == ("gpu", gpu)
-
-
-def _checked(cluster: Cluster, text: str) -> Cluster:
-    if cluster.gpus > _MOST_GPUS:
-        raise ValueError(f"--gpus {text!r} is {cluster.gpus} GPUs: at most {_MOST_GPUS}")
-    return cluster
+def _as_nodes(cards: int, most: int) -> str:
+    """Fewest equal nodes that hold the cards, "2x6" for 12 with at most 8 a node."""
+    per_node = next(n for n in range(most, 0, -1) if cards % n == 0)
+    return f"{cards // per_node}x{per_node}"
 
 
 def _cards(node: Node) -> str:

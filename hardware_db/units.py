@@ -27,6 +27,9 @@ OTHER = {
 RATES = {f"{u}/s": f for u, f in (BYTES | BITS).items()}
 UNITS = BYTES | BITS | RATES | FLOPS | OTHER
 
+GB = BYTES["GB"]
+GIB = BYTES["GiB"]
+
 _NUMBER = re.compile(r"^\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*(\S*)\s*$")
 _SIZES = {u.lower(): f for u, f in BYTES.items()} | {
     p.lower(): f for p, f in (_PREFIXES | _BINARY).items() if p

@@ -200,7 +200,8 @@ def _with_intra_bandwidth(node: Node, bandwidth: float) -> Node:
         ratio = bandwidth / node.intra_bandwidth
         curve = curve.scaled(ratio, "derived", f"scaled to the given bandwidth; {curve.source}")
     gpu = replace(gpu, bus_bandwidth=bandwidth, all_reduce_curve=curve)
-    return replace(node, gpu=gpu, p2p_bandwidth=min(node.p2p_bandwidth, bandwidth))
+    p2p = min(node.p2p_bandwidth, bandwidth)
+    return replace(node, gpu=gpu, intra_bandwidth=bandwidth, p2p_bandwidth=p2p)
 
 
 def _with_nvme(node: Node, capacity: float) -> tuple[Node, tuple[Assumption, ...]]:

@@ -155,6 +155,7 @@ def find_model(text: str) -> tuple[str, str]:
     ValueError
         If it is ambiguous (the message lists the candidates) or unknown (near matches).
     """
+    text = " ".join(text.split())
     plain = normal_form(text)
     if _SIZE.fullmatch(plain):
         return _find_size(plain)
@@ -266,7 +267,8 @@ def _from_yaml(path: Path) -> Architecture:
         problem = getattr(error, "problem", None) or "unreadable"
         raise ValueError(f"{path}: not YAML{where}: {problem}") from None
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: {str(error) or 'nested too deeply'}") from None
+        problem = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise ValueError(f"{path}: not YAML: {problem}") from None
     if not isinstance(data, dict):
         raise ValueError(f"{path}: expected a mapping with layers, hidden, heads and vocab")
     try:

@@ -1,0 +1,236 @@
+"""Every way one pipeline stage can hold its layers, reduced to what the other stages can see.
+
+A stage with n layers, o of them offloaded, only matters to the rest of the program through its
+time and its edge. Memory is its own affair, so the fastest way to fit is found here, exactly, by
+enumerating the compositions of n over the granularities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.program import Ints, ShapeProgram
+
+NEVER = (1 << 62) - 1  # no such option; two of them still fit int64
+ROWS_AT_ONCE = 1 << 16  # compositions per numpy pass: keeps temporaries in cache
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way to satisfy the rules that tie all stages together.
+
+    ``granularity`` None: any composition. Otherwise ``count`` layers of each stage at that
+    granularity and the rest at none, or all of them if ``count`` is None.
+    ``offload``: free, none or all.
+    """
+
+    granularity: int | None = None
+    count: int | None = None
+    offload: str = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class StageOptions:
+    """``time[i, u, o]``: least time of stage i with ``layers[u]`` layers, ``offloaded[u, o]`` of
+    them offloaded, NEVER if it does not fit. ``edge``: its edge time, same shape."""
+
+    layers: Ints
+    offloaded: Ints
+    time: Ints
+    edge: Ints
+
+
+@lru_cache(maxsize=4096)
+def number_of_compositions(total: int, segments: tuple[int, ...]) -> int:
+    """Ways to write ``total`` as a sum of multiples of the segments.
+
+    >>> number_of_compositions(4, (1, 2))
+    3
+    """
+    ways = np.zeros(total + 1, dtype=np.int64)
+    ways[0] = 1
+    for segment in segments:
+        for start in range(segment):
+            ways[start::segment] = np.cumsum(ways[start::segment])
+    return int(ways[total])
+
+
+@lru_cache(maxsize=256)
+def compositions(total: int, segments: tuple[int, ...]) -> NDArray[np.int16]:
+    """All of them, shape (ways, len(segments)); the last part varies fastest and falls.
+
+    >>> compositions(2, (2, 1)).tolist()
+    [[0, 2], [2, 0]]
+    """
+    parts: list[NDArray[np.int64]] = []
+    left = np.array([total])
+    for segment in segments[:-1]:
+        sizes = left // segment + 1
+        source = np.repeat(np.arange(len(left)), sizes)
+        first = np.repeat(np.cumsum(sizes) - sizes, sizes)
+        part = (np.arange(len(source)) - first) * segment
+        parts = [earlier[source] for earlier in parts]
+        parts.append(part)
+        left = left[source] - part
+    table = np.stack([*parts, left], axis=1).astype(np.int16)
+    whole: NDArray[np.int16] = table[left % segments[-1] == 0]
+    return whole
+
+
+def allowed_kinds(program: ShapeProgram) -> tuple[int, ...]:
+    """Granularities a stage may use, the plain one last (it takes what the others leave)."""
+    kinds = [int(g) for g in np.flatnonzero(program.granularity_allowed)]
+    return tuple(sorted(kinds, key=lambda g: (g == program.plain, -program.segments[g], g)))
+
+
+def number_of_options(program: ShapeProgram, low: int, high: int) -> int:
+    """Compositions that ``stage_options`` would enumerate for a free variant."""
+    segments = tuple(program.segments[g] for g in allowed_kinds(program))
+    if not segments:
+        return 0
+    return sum(number_of_compositions(n * program.chunk, segments) for n in range(low, high + 1))
+
+
+def counts_of(program: ShapeProgram, variant: Variant, layers: int) -> Ints:
+    """Rows of k_g for a stage of that many layers, shape (ways, G)."""
+    kinds = allowed_kinds(program)
+    size = len(program.granularities)
+    if variant.granularity is not None:
+        count = layers if variant.count is None else variant.count
+        row = np.zeros((1, size), dtype=np.int64)
+        row[0, program.plain] = layers - count
+        row[0, variant.granularity] = count
+        whole = (row % np.array(program.segments) == 0).all() and count <= layers
+        usable = program.granularity_allowed[row[0] > 0].all()
+        return row if whole and usable else row[:0]
+    if not kinds:
+        return np.zeros((0, size), dtype=np.int64)
+    table = compositions(layers, tuple(program.segments[g] for g in kinds))
+    rows = np.zeros((len(table), size), dtype=np.int64)
+    rows[:, kinds] = table
+    return rows
+
+
+def usable_counts(program: ShapeProgram, variant: Variant, layers: int) -> Ints:
+    """The same, without rows that alone break a user's bound on a sum over stages."""
+    counts = counts_of(program, variant, layers)
+    counts = counts[(counts <= program.granularity_max).all(axis=1)]
+    if program.stages == 1:
+        counts = counts[(counts >= program.granularity_min).all(axis=1)]
+    return counts
+
+
+def times_and_needs(program: ShapeProgram, counts: Ints, stages: Ints) -> tuple[Ints, Ints]:
+    """Time of each composition on each stage, and the least o with which it fits.
+
+    Both (ways, stages); the need is NEVER where no o helps. A row that offloading makes larger
+    is taken at o = 0, which only relaxes it.
+    """
+    n = counts.sum(axis=1)
+    time = (
+        program.time_const[stages]
+        + n[:, None] * program.time_layer[stages]
+        + counts @ program.time_granularity[stages].T
+    )
+    need = np.zeros_like(time)
+    for row in range(program.memory_const.shape[1]):
+        excess = (
+            program.memory_const[stages, row]
+            - program.capacity[stages]
+            + n[:, None] * program.memory_layer[stages, row]
+            + counts @ program.memory_granularity[stages, row].T
+        )
+        working = program.memory_working[stages, row]
+        if working.any():
+            excess += (working * (counts[:, None, :] > 0)).max(axis=2)
+        saved = -program.memory_offloaded[stages, row]
+        some = np.maximum(saved, 1)
+        short = np.where(saved > 0, -(-excess // some), NEVER)
+        need = np.maximum(need, np.where(excess > 0, short, 0))
+    return time, need
+
+
+def _blocks(program: ShapeProgram, variant: Variant, layers: Ints) -> Iterator[tuple[Ints, Ints]]:
+    """Compositions of all the layer counts, a bounded number of rows at a time."""
+    pending: list[Ints] = []
+    columns: list[Ints] = []
+    rows = 0
+    for column, n in enumerate(layers.tolist()):
+        counts = usable_counts(program, variant, n)
+        for start in range(0, len(counts), ROWS_AT_ONCE):
+            part = counts[start : start + ROWS_AT_ONCE]
+            pending.append(part)
+            columns.append(np.full(len(part), column))
+            rows += len(part)
+            if rows >= ROWS_AT_ONCE:
+                yield np.concatenate(pending), np.concatenate(columns)
+                pending, columns, rows = [], [], 0
+    if rows:
+        yield np.concatenate(pending), np.concatenate(columns)
+
+
+def stage_options(program: ShapeProgram, variant: Variant, low: int, high: int) -> StageOptions:
+    """All options with ``low`` to ``high`` chunks of layers on a stage."""
+    layers = np.arange(low, high + 1) * program.chunk
+    most = np.minimum(layers, program.max_offloaded)
+    if variant.offload == "free":
+        offloaded = np.minimum(np.arange(int(most.max()) + 1), most[:, None])
+    else:
+        offloaded = (most if variant.offload == "all" else np.zeros_like(most))[:, None]
+    stages = np.arange(program.stages)
+    width = int(offloaded.max()) + 1
+    least = np.full((program.stages, len(layers), width), NEVER)
+    flat = least.reshape(-1)
+    for counts, columns in _blocks(program, variant, layers):
+        time, need = times_and_needs(program, counts, stages)
+        fits = need < width
+        where = (stages * len(layers) + columns[:, None]) * width + need
+        np.minimum.at(flat, where[fits], time[fits])
+    np.minimum.accumulate(least, axis=2, out=least)
+    time = np.take_along_axis(
+        least, np.broadcast_to(offloaded, (program.stages, *offloaded.shape)), axis=2
+    )
+    time = np.where(_on_host(program, layers, offloaded), time, NEVER)
+    return StageOptions(layers, offloaded, time, edges_of(program, layers, offloaded))
+
+
+def edges_of(program: ShapeProgram, layers: Ints, offloaded: Ints) -> Ints:
+    """Edge time of every stage, shape (p, u, o)."""
+    if not program.edge_const.shape[1]:
+        return np.zeros((program.stages, *offloaded.shape), dtype=np.int64)
+    rows = (
+        program.edge_const[:, :, None, None]
+        + program.edge_layer[:, :, None, None] * layers[:, None]
+        + program.edge_offloaded[:, :, None, None] * offloaded
+    )
+    most: Ints = rows.max(axis=1)
+    return most
+
+
+def _on_host(program: ShapeProgram, layers: Ints, offloaded: Ints) -> NDArray[np.bool_]:
+    """Whether the node's other stages, at their least, leave this one enough host memory."""
+    size = (
+        program.host_const[:, None, None]
+        + program.host_layer[:, None, None] * layers[:, None]
+        + program.host_offloaded[:, None, None] * offloaded
+    )
+    most = program.layers - (program.stages - 1) * program.chunk
+    corners = np.array([[program.chunk, 0], [program.chunk] * 2, [most, 0], [most, most]])
+    least = program.host_const + np.min(
+        corners[:, :1] * program.host_layer
+        + np.minimum(corners[:, 1:], program.max_offloaded) * program.host_offloaded,
+        axis=0,
+    )
+    others = np.zeros_like(least)
+    for node in program.nodes:
+        inside = list(node)
+        others[inside] = least[inside].sum() - least[inside]
+    fits: NDArray[np.bool_] = (
+        program.host_ranks * (size + others[:, None, None]) <= program.host_capacity
+    )
+    return fits

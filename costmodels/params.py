@@ -79,16 +79,6 @@ def attention_parameters(arch: Architecture) -> Parameters:
     -----
     ``h (a + 2k) d_h`` into the heads and ``a d_h h`` out of them. With multi-head latent
     attention, the projections of DeepSeek-V2, arXiv 2405.04434, section 2.1.
-
-    Examples
-    --------
-    GPT: 4 h^2 + 4 h.
-
-    >>> from dataclasses import replace
-    >>> gpt = Architecture("g", "gpt2", 1, 64, 4, 4, 16, 256, 100, 32, False, "gelu", "layernorm",
-    ...                    2, True, bias="all")
-    >>> attention_parameters(gpt).total == 4 * 64**2 + 4 * 64
-    True
     """
     if arch.mla is not None:
         return _latent_attention_parameters(arch, arch.mla)

@@ -231,7 +231,7 @@ def resolve_model(text: str) -> Resolved:
     """
     if not text.strip():
         raise ValueError("the model is empty: expected a name, a config.json or a YAML shape")
-    path = Path(text).expanduser()
+    path = _expanded(text)
     suffix = path.suffix.lower()
     if suffix == ".json":
         return Resolved(*_from_config(path))
@@ -243,6 +243,13 @@ def resolve_model(text: str) -> Resolved:
         raise ValueError(f"{text}: expected a config.json, a folder that holds one, or a .yaml")
     name, note = find_model(text)
     return Resolved(load_model(name), "catalogue", note)
+
+
+def _expanded(text: str) -> Path:
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise ValueError(f"{text}: no such user's home folder") from None
 
 
 def _holds_config(path: Path) -> bool:

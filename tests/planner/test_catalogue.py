@@ -5,7 +5,7 @@ import re
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from costmodels.params import active_parameters, total_parameters
@@ -196,12 +196,15 @@ def test_errors_are_one_line(text, message):
 def means(text):
     """The model, or the error's text."""
     try:
-        return find_model(text)[0]
+        return resolve_model(text).architecture.name
     except ValueError as error:
         return str(error)
 
 
 @given(st.text(max_size=60))
+@example("~nobody-of-that-name/x.yaml")
+@example("a\0b.json")
+@example("gpt2\n")
 def test_any_text_resolves_or_says_why_in_one_line(text):
     assert len(means(text).splitlines()) == 1
 

@@ -107,13 +107,14 @@ def _output(kernels: Kernels, batch: Batch, width: int) -> tuple[Saved, ...]:
 def _output_copy(
     arch: Architecture, kernels: Kernels, batch: Batch, width: int
 ) -> tuple[Saved, ...]:
-    """A second copy of the output in another layout; 8-bit where inputs are kept so."""
+    """More copies of the output in another layout; 8-bit where inputs are kept so."""
     by_code = kernels.layout == "family" and arch.family in HEAD_MAJOR_FAMILIES
-    if kernels.output_copy or (by_code and kernels.attention == "flash"):
-        return (Saved("attn", "pointwise", batch.tokens * kernels.element * width),)
+    copies = np.asarray(kernels.output_copies) + (by_code and kernels.attention == "flash")
+    size = batch.tokens * width
+    kept: tuple[Saved, ...] = (Saved("attn", "pointwise", size * kernels.element * copies),)
     if kernels.input_bytes:
-        return (Saved("attn", "input", batch.tokens * kernels.input_bytes * width),)
-    return ()
+        kept += (Saved("attn", "input", size * kernels.input_bytes),)
+    return kept
 
 
 def _eager_core(

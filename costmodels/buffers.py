@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from costmodels.backward_memory import weight_element
 from costmodels.buckets import zero_buckets
 from costmodels.configuration import Configuration
 from costmodels.head_memory import table_bytes
-from costmodels.kernels import Kernels
 from costmodels.numeric import Numeric
+from costmodels.params import layer_parameters, mlp_parameters
 from costmodels.sharing import kernels_of
-from costmodels.states import ends_held, gradient_bytes, layer_held
+from costmodels.states import ends_held, gradient_bytes, held, layer_held
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,10 @@ class Buffers:
 
     ``forward`` at the end of the forward, ``loss`` while the loss is differentiated, ``backward``
     while a layer is, ``embedding`` while the embedding is, ``step`` during the optimizer step.
-    ``layer``: for every layer, while the forward and backward run.
+    ``layer``: for every layer, while the forward and backward run. ``reduction``: a layer's
+    gradients on their way to other ranks, from the second layer of a backward on. ``prefetch``:
+    of ``backward``, what the last layer of a backward does without. ``gathered_layer``: of
+    ``layer``, what the last one still has. ``root_reduction``: when the ends' gradients leave.
     """
 
     forward: Numeric
@@ -30,6 +34,10 @@ class Buffers:
     embedding: Numeric
     step: Numeric
     layer: Numeric = 0.0
+    reduction: Numeric = 0.0
+    prefetch: Numeric = 0.0
+    gathered_layer: Numeric = 0.0
+    root_reduction: Numeric = 0.0
 
 
 def buffers(c: Configuration) -> Buffers:
@@ -40,8 +48,20 @@ def buffers(c: Configuration) -> Buffers:
         return _deepspeed(c, first, last)
     if engine == "fsdp":
         return _fsdp(c, first, last)
-    transient = c.stack.memory.gradient_transient * layer_held(c).total
-    return Buffers(0.0 * last, 0.0 * last, transient, transient, 0.0 * last)
+    return _whole(c, 0.0 * last)
+
+
+def _whole(c: Configuration, none: Numeric) -> Buffers:
+    """Gradients stay where they are made: placeholders, and 16-bit ones on their way to fp32."""
+    dummies = none
+    if c.stack.memory.dummy_gradients:
+        arch = c.architecture
+        layer = held(c, layer_parameters(arch)).total
+        if arch.moe is not None:  # all experts share their shapes
+            layer = layer + held(c, layer_parameters(arch, True)).routed / arch.moe.experts
+        dummies = none + weight_element(c) * layer
+    transient = dummies + c.stack.memory.gradient_transient * layer_held(c).total
+    return Buffers(dummies, dummies, transient, transient, dummies)
 
 
 def _deepspeed(c: Configuration, first: Numeric, last: Numeric) -> Buffers:
@@ -79,31 +99,45 @@ def _fsdp(c: Configuration, first: Numeric, last: Numeric) -> Buffers:
     gradients pass through a buffer of ``reduce_bytes``. (PyTorch 2.13, torch/distributed/fsdp,
     and its memory tracker on Llama shapes)
     """
-    profile, element = c.stack.memory, kernels_of(c).element
-    sharded = np.asarray(c.dp) * c.cp > 1
-    root = element * ends_held(c, first, last).total
-    head = element * ends_held(c, 0 * first, last).total
-    layer = element * layer_held(c).total
+    profile, element = c.stack.memory, weight_element(c)
+    active = np.where(np.asarray(c.dp) * c.cp > 1, 1.0, 0.0)
+    ends, own = ends_held(c, first, last).total, layer_held(c).total
+    root, head = element * ends, element * ends_held(c, 0 * first, last).total
     zero = np.asarray(c.zero_stage)
     stays = ~(zero >= 3) if profile.reshard else zero >= 0
-    reduced = profile.reduce_bytes * layer_held(c).total
+    layer = active * element * own
     gathered = np.where(stays, 0.0, layer)
-    active = np.where(sharded, 1.0, 0.0)
-    backward = root + head + 2 * gathered + layer + reduced
-    whole = root + root + profile.reduce_bytes * ends_held(c, first, last).total
     return Buffers(
-        forward=active * root,
-        loss=active * (root + gathered),
-        backward=active * backward,
-        embedding=active * whole,
+        forward=active * root + layer,
+        loss=active * root + gathered,
+        backward=active * (root + head) + 2 * gathered,
+        embedding=active * 2 * root,
         step=0.0 * root,
-        layer=active * np.where(stays, layer, 0.0),
+        layer=np.where(stays, layer, 0.0),
+        reduction=active * profile.reduce_bytes * own,
+        prefetch=gathered,
+        gathered_layer=np.where(stays, layer, 0.0),
+        root_reduction=active * (root + profile.reduce_bytes * ends),
     )
 
 
-def casts(c: Configuration, kernels: Kernels) -> Numeric:
+def casts(c: Configuration) -> Numeric:
     """16-bit copies of a layer's weights that autocast makes. [byte]"""
-    return 2.0 * layer_held(c).total if kernels.compute == "amp" else 0.0
+    return 2.0 * layer_held(c).total if kernels_of(c).compute == "amp" else 0.0
+
+
+def recomputed_casts(c: Configuration) -> Numeric:
+    """Casts beside a layer that runs again, that of its last linear being used up. [byte]"""
+    second = mlp_parameters(c.architecture, c.architecture.moe is not None)
+    share = 1 / (3 if c.architecture.gated_mlp else 2)
+    used = 2.0 * share * held(c, second).total
+    return np.maximum(casts(c) - used, 0.0)
+
+
+def head_cast(c: Configuration, last: Numeric) -> Numeric:
+    """The 16-bit copy of the output table under autocast. [byte]"""
+    amp = kernels_of(c).compute == "amp"
+    return last * table_bytes(c) / 2 if amp else 0.0 * last
 
 
 def fixed_bytes(c: Configuration) -> Numeric:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from costmodels.activations import embedding_saved, head_saved, rotary_tables
+from costmodels.backward_memory import weight_element
 from costmodels.configuration import Configuration
 from costmodels.memory_profile import Logits
 from costmodels.numeric import Numeric, ceil_div
@@ -45,7 +46,7 @@ def logit_count(c: Configuration) -> Numeric:
 
 def table_bytes(c: Configuration) -> Numeric:
     """One token table on a rank, in the type of its gradient. [byte]"""
-    return token_table(c.architecture, vocabulary(c)) / np.asarray(c.tp) * kernels_of(c).element
+    return token_table(c.architecture, vocabulary(c)) / np.asarray(c.tp) * weight_element(c)
 
 
 def loss_bytes(c: Configuration, moment: str) -> Numeric:
@@ -55,6 +56,8 @@ def loss_bytes(c: Configuration, moment: str) -> Numeric:
     if c.precision in ("fp32", "tf32") and figures.chunks == 0 and moment == "forward":
         size = max(size - 2, figures.saved)  # the logits are fp32 already
     held = size * logit_count(c)
+    if moment == "backward":
+        held = np.maximum(held, _projection_backward(c))
     earlier = c.stack.memory.last_outputs if c.pp > 1 else 0.0
     held = held + earlier * logit_count(c)
     if figures.table:
@@ -64,6 +67,20 @@ def loss_bytes(c: Configuration, moment: str) -> Numeric:
     return held
 
 
+def _projection_backward(c: Configuration) -> Numeric:
+    """The output projection runs backward: gradients of logits, table and input. [byte]
+
+    Under sequence parallelism its input is gathered again and the input's gradient is whole
+    before it is scattered.
+    """
+    kernels = kernels_of(c)
+    stream = batch_of(c).tokens * c.architecture.hidden * kernels.element
+    sequence = np.asarray(ways(c, "sequence"))
+    again = c.stack.memory.linear_inputs == "sharded"
+    gathered = np.where(sequence > 1, (again * 1 + 1 / sequence) * stream, 0.0)
+    return kernels.element * logit_count(c) + table_bytes(c) + stream + gathered
+
+
 def first_stage_saved(c: Configuration) -> Numeric:
     """What the embedding keeps for one micro-batch. [byte]"""
     return embedding_saved(c.architecture, kernels_of(c), batch_of(c)) / ways(c, "sequence")
@@ -71,9 +88,19 @@ def first_stage_saved(c: Configuration) -> Numeric:
 
 def last_stage_saved(c: Configuration) -> Numeric:
     """The final norm and the projection's input, for one micro-batch. [byte]"""
-    return head_saved(c.architecture, kernels_of(c), batch_of(c)) / ways(c, "sequence")
+    kernels, batch = kernels_of(c), batch_of(c)
+    entry = batch.tokens * kernels.saved_input * c.architecture.hidden
+    norm = head_saved(c.architecture, kernels, batch) - entry
+    return norm / ways(c, "sequence") + entry / ways(c, "input")
 
 
 def shared_tables(c: Configuration) -> Numeric:
     """Rotary tables, once on every stage. [byte]"""
     return rotary_tables(c.architecture, kernels_of(c), batch_of(c))
+
+
+def uncast_output(c: Configuration) -> Numeric:
+    """The fp32 output of the final norm, alive in the forward under autocast. [byte]"""
+    kernels = kernels_of(c)
+    size = batch_of(c).tokens * c.architecture.hidden * kernels.residual
+    return size / ways(c, "sequence") if kernels.compute == "amp" else 0.0 * size

@@ -36,10 +36,11 @@ class Kernels:
     layout : str
         ``family``: Hugging Face model code, by family; ``fused``: one projection for query, key
         and value, as Megatron-LM and nanotron have it.
-    output_copy : bool
-        The attention output is copied for its projection (``fused`` layout only).
+    output_copies : int
+        Copies of the attention output made on its way to the projection (``fused`` layout).
     qkv_kept : bool
-        The fused projection's output stays whole beside the rotated copies.
+        The fused projection's output stays whole beside the rotated copies, because the value is
+        a view of it; otherwise the value is copied out.
     norm_element : float
         Bytes a norm keeps for an element of its input, where not those of ``norm``; else 0.
     score_element : float
@@ -61,7 +62,7 @@ class Kernels:
     norm: str = "eager"
     mlp: str = "eager"
     layout: str = "family"
-    output_copy: bool = False
+    output_copies: Numeric = 0
     qkv_kept: bool = True
     norm_element: float = 0.0
     score_element: float = 0.0

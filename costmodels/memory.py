@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from costmodels.buffers import Buffers, buffers, casts, fixed_bytes
+from costmodels.buffers import Buffers, buffers, casts, fixed_bytes, head_cast, recomputed_casts
 from costmodels.configuration import Configuration
 from costmodels.costs import Affine, MemoryCosts, Phase
 from costmodels.head_memory import (
@@ -20,12 +20,12 @@ from costmodels.head_memory import (
     loss_bytes,
     shared_tables,
     table_bytes,
+    uncast_output,
 )
 from costmodels.host import host_costs, nvme_costs
 from costmodels.inflight import in_flight
 from costmodels.numeric import Numeric
 from costmodels.recompute_memory import checkpoint, kept, working
-from costmodels.sharing import kernels_of
 from costmodels.states import States, states
 
 
@@ -76,10 +76,13 @@ def flight_of(c: Configuration) -> Numeric:
     return in_flight(c.stage, c.pp, c.grad_accum, c.virtual_stages, least)
 
 
-def ends_activations(c: Configuration, flight: Numeric) -> Numeric:
-    """Kept outside the layers on every stage, all micro-batches in flight together. [byte]"""
+def ends_activations(c: Configuration, flight: Numeric, head: Numeric) -> Numeric:
+    """Kept outside the layers on every stage, all micro-batches in flight together. [byte]
+
+    ``head`` is 1 where the head's own tensors are still alive.
+    """
     first, last = (c.stage == 0) * 1, (c.stage == c.pp - 1) * 1
-    size = flight * first * first_stage_saved(c) + last * last_stage_saved(c) + shared_tables(c)
+    size = flight * first * first_stage_saved(c) + head * last_stage_saved(c) + shared_tables(c)
     if c.stack.memory.stage_outputs and c.pp > 1:
         size = size + (1 - last) * flight * checkpoint(c)
     return size
@@ -109,48 +112,60 @@ def _classes(
 def _forward(c: Configuration, held: States, buffer: Buffers, flight: Numeric) -> Phase:
     """The end of the forward: activations of all layers, and the loss on the last stage."""
     last = (c.stage == c.pp - 1) * 1
-    activations = ends_activations(c, flight) + last * loss_bytes(c, "forward")
-    cast = casts(c, kernels_of(c))
+    activations = ends_activations(c, flight, last) + last * loss_bytes(c, "forward")
+    activations = activations + last * uncast_output(c)
+    cast = casts(c)
     kept_layers = {g: size * flight + cast for g, size in kept(c).items()}
-    gradients = scaled(held.gradients, held.alive)
-    side = Affine(buffer.forward, buffer.layer)
-    return Phase("forward", _classes(held, gradients, activations, side), kept_layers)
+    side = Affine(buffer.forward + head_cast(c, last), buffer.layer)
+    classes = _classes(held, scaled(held.gradients, held.alive), activations, side)
+    return Phase("forward", classes, kept_layers)
 
 
 def _loss(c: Configuration, held: States, buffer: Buffers, flight: Numeric) -> Phase:
     """The loss is differentiated: logits, their copies and their gradients."""
     last = (c.stage == c.pp - 1) * 1
-    activations = ends_activations(c, flight) + last * loss_bytes(c, "backward")
-    gradients = scaled(held.gradients, held.alive)
-    side = Affine(buffer.loss, buffer.layer)
-    kept_layers = _kept(c, flight, casts(c, kernels_of(c)))
-    return Phase("loss", _classes(held, gradients, activations, side), kept_layers)
+    activations = ends_activations(c, flight, last) + last * loss_bytes(c, "backward")
+    side = Affine(buffer.loss + head_cast(c, last), buffer.layer)
+    classes = _classes(held, scaled(held.gradients, held.alive), activations, side)
+    return Phase("loss", classes, _kept(c, flight, casts(c)))
 
 
 def _backward(c: Configuration, held: States, buffer: Buffers, flight: Numeric) -> Phase:
-    """The stage's last layer runs backward; of the gradients it and the head have theirs."""
+    """The stage's last layer runs backward; of the gradients the head has its own."""
     last = (c.stage == c.pp - 1) * 1
-    activations = ends_activations(c, flight) + last * loss_bytes(c, "rest")
-    first = held.head_gradient + held.layer_gradient
+    activations = ends_activations(c, flight, 0 * last) + last * loss_bytes(c, "rest")
     gradients = scaled(held.gradients, held.alive)
-    young = np.where(held.alive, 0.0, first)
+    young = np.where(held.alive, 0.0, held.head_gradient)
     gradients = Affine(gradients.const + young, gradients.per_layer, gradients.per_offloaded)
     side = Affine(buffer.backward, buffer.layer)
-    return Phase(
-        "backward",
-        _classes(held, gradients, activations, side),
-        _kept(c, flight, casts(c, kernels_of(c))),
-        working(c),
-    )
+    layers, cast = _kept(c, flight, casts(c)), recomputed_casts(c)
+    sizes = {
+        # the reduction of the layer before exists from the second layer on, when the first one's
+        # tensors are gone
+        g: size + np.maximum(0.0, buffer.reduction - layers[g]) + (cast if g != "none" else 0.0)
+        for g, size in working(c, held.alive).items()
+    }
+    return Phase("backward", _classes(held, gradients, activations, side), layers, sizes)
 
 
 def _last_layer(c: Configuration, held: States, buffer: Buffers) -> Phase:
-    """The stage's first layer runs backward: activations are gone, gradients complete."""
-    own = kept(c)
-    sizes = {g: size + own[g] for g, size in working(c).items()}
-    activations = shared_tables(c) + (c.stage == 0) * first_stage_saved(c)
-    classes = _classes(held, held.gradients, activations, Affine(buffer.backward, buffer.layer))
-    return Phase("last layer", classes, {}, sizes)
+    """The stage's first layer runs backward: activations are gone, all other gradients made.
+
+    Or the one before it, with one layer's gradients less, but its input and a gather more.
+    """
+    own, first = kept(c), (c.stage == 0) * 1
+    fixed = buffer.reduction + recomputed_casts(c) + buffer.gathered_layer
+    sizes = {
+        g: size + own[g] + fixed + np.maximum(0.0, buffer.prefetch + own[g] - held.layer_gradient)
+        for g, size in working(c, held.alive).items()
+    }
+    activations = shared_tables(c) + first * first_stage_saved(c)
+    missing = np.where(held.alive, 0.0, held.layer_gradient + held.embedding_gradient)
+    gradients = Affine(
+        held.gradients.const - missing, held.gradients.per_layer, held.gradients.per_offloaded
+    )
+    side = Affine(buffer.backward - buffer.prefetch)
+    return Phase("last layer", _classes(held, gradients, activations, side), {}, sizes)
 
 
 def _embedding(c: Configuration, held: States, buffer: Buffers) -> Phase:
@@ -163,7 +178,9 @@ def _embedding(c: Configuration, held: States, buffer: Buffers) -> Phase:
     tied = c.architecture.tied_embeddings and c.pp == 1
     more = np.where(held.alive, 1, 0) + (2 if tied else 0)
     activations = shared_tables(c) + first * first_stage_saved(c)
-    side = Affine(buffer.embedding + first * more * table_bytes(c), buffer.layer)
+    side = Affine(
+        np.maximum(buffer.embedding + first * more * table_bytes(c), buffer.root_reduction)
+    )
     return Phase("embedding", _classes(held, held.gradients, activations, side))
 
 

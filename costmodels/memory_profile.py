@@ -47,7 +47,8 @@ class MemoryProfile(BaseModel):
     norm_element: float = Field(default=0.0, ge=0)
     score_element: float = Field(default=0.0, ge=0)
     score_working: float = Field(default=6.0, ge=0)  # more per score in eager attention's backward
-    output_copy: bool = False
+    output_copies: int = Field(default=0, ge=0)
+    cp_copies: int = Field(default=0, ge=0)  # of the attention output, under context parallelism
     qkv_kept: bool = True
     fp8_inputs: bool = False  # linears keep their inputs in 8 bits
     selective: Literal["attention", "activations", "half"] = "attention"
@@ -69,6 +70,7 @@ class MemoryProfile(BaseModel):
     moment_factor: float = Field(default=1.0, gt=0)  # optimizer state, relative to fp32 moments
     gradients_stay: bool = False  # allocated once, alive in every phase
     gradient_transient: float = Field(default=0.0, ge=0)  # beside an fp32 accumulator
+    dummy_gradients: bool = False  # one placeholder a weight shape, once made always alive
     weight_cache: dict[str, float] = {}  # casts kept beside the weights, by precision
     step_foreach: bool = False  # the optimizer step makes a parameter-sized temporary
 

@@ -8,24 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
-
-from costmodels.activations import input_alias, layer_input, layer_tensors
+from costmodels.activations import input_alias, layer_input
+from costmodels.backward_memory import backward_working, full_layer
 from costmodels.configuration import Configuration
 from costmodels.costs import GRANULARITIES, SEGMENT
 from costmodels.kernels import Batch, Kernels, Saved
 from costmodels.numeric import Numeric
 from costmodels.sharing import batch_of, kernels_of, on_rank, ways
-
-
-def routed(c: Configuration) -> bool:
-    """Whether a layer of the model may have routed experts."""
-    return c.architecture.moe is not None
-
-
-def full_layer(c: Configuration) -> tuple[Saved, ...]:
-    """All that one layer keeps when nothing is recomputed; of mixed models the routed layer."""
-    return layer_tensors(c.architecture, kernels_of(c), batch_of(c), routed(c))
 
 
 def checkpoint(c: Configuration) -> Numeric:
@@ -47,9 +36,12 @@ def kept(c: Configuration) -> dict[str, Numeric]:
     return sizes
 
 
-def working(c: Configuration) -> dict[str, Numeric]:
-    """Bytes held once while a layer of that granularity runs backward."""
-    gradients = backward_temporaries(c)
+def working(c: Configuration, alive: Numeric) -> dict[str, Numeric]:
+    """Bytes held once while a layer of that granularity runs backward.
+
+    ``alive`` is 1 where accumulated gradients exist already.
+    """
+    gradients = backward_working(c, alive)
     whole = on_rank(c, full_layer(c))
     own = input_alias(c.architecture, kernels_of(c), batch_of(c).tokens) / ways(c, "sequence")
     sizes: dict[str, Numeric] = {
@@ -122,47 +114,3 @@ def _shared_with_full(c: Configuration) -> Iterable[Saved]:
     if c.stack.memory.selective == "attention":
         return selective_tensors(c)
     return tuple(t for t in selective_tensors(c) if t.group != "other")
-
-
-def backward_temporaries(c: Configuration) -> Numeric:
-    """Gradients between the operations of one layer, at the worst point of its backward. [byte]
-
-    Notes
-    -----
-    At the activation product of a gated feed-forward: the incoming gradient h, gradients of
-    product, act(gate) and up, less the freed product: T (2h + 4f) in 16 bits; one step earlier
-    a weight gradient is still beside T (2h + 2f). Not gated: T (2h + 2f). In attention the
-    feed-forward's tensors are gone; unfused scores then need ``score_working`` bytes each.
-    """
-    arch, kernels, batch = c.architecture, kernels_of(c), batch_of(c)
-    unit = batch.tokens * kernels.element
-    incoming = batch.tokens * arch.hidden * kernels.residual
-    inner = unit * _inner_width(c) / ways(c, "tensor")
-    mlp = incoming + np.maximum((2 if arch.gated_mlp else 1) * inner, inner + _largest(c))
-    return np.maximum(mlp, _attention_point(c, incoming))
-
-
-def _inner_width(c: Configuration) -> int:
-    arch = c.architecture
-    return arch.ffn if arch.moe is None else arch.moe.top_k * arch.moe.ffn + arch.moe.shared_ffn
-
-
-def _largest(c: Configuration) -> Numeric:
-    """A weight gradient that is not yet added to the accumulated one. [byte]"""
-    again = (np.asarray(c.grad_accum) > 1) & (c.stack.memory.engine != "megatron")
-    arch = c.architecture
-    width = arch.ffn if arch.moe is None else arch.moe.ffn
-    return np.where(again, kernels_of(c).element * arch.hidden * width / ways(c, "tensor"), 0.0)
-
-
-def _attention_point(c: Configuration, incoming: Numeric) -> Numeric:
-    """Beyond the kept tensors, while attention runs backward and the feed-forward is done."""
-    kernels, tensors = kernels_of(c), full_layer(c)
-    done = on_rank(c, (t for t in tensors if t.group == "mlp"))
-    if kernels.attention in ("flash", "efficient"):
-        arch, batch = c.architecture, batch_of(c)
-        # the kernel's fp32 query gradient, and its outputs dq, dk, dv over all heads
-        gradients = batch.tokens * arch.heads * arch.head_dim * (4 + 3 * kernels.element)
-        return 2 * incoming + gradients / ways(c, "tensor") - done
-    scores = batch_of(c).tokens * c.architecture.heads * batch_of(c).keys / ways(c, "tensor")
-    return 2 * incoming + c.stack.memory.score_working * scores - done

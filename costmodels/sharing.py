@@ -22,7 +22,7 @@ def kernels_of(c: Configuration) -> Kernels:
         norm=profile.norm,
         mlp=profile.mlp,
         layout=profile.layout,
-        output_copy=profile.output_copy,
+        output_copies=profile.output_copies + profile.cp_copies * (np.asarray(c.cp) > 1),
         qkv_kept=profile.qkv_kept,
         norm_element=profile.norm_element,
         score_element=profile.score_element,

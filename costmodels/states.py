@@ -63,8 +63,8 @@ class States:
     """Model states of every stage, affine in its layers. [byte]
 
     ``gradients`` once all of them exist; ``alive`` 1 where they also do so before the backward.
-    ``layer_gradient``, ``head_gradient``: those of one layer, and of what follows the layers on
-    the last stage.
+    ``layer_gradient``, ``head_gradient``, ``embedding_gradient``: those of one layer, of what
+    follows the layers on the last stage, and of the rest of the first stage.
     """
 
     weights: Affine
@@ -74,6 +74,7 @@ class States:
     alive: Numeric
     layer_gradient: Numeric
     head_gradient: Numeric
+    embedding_gradient: Numeric
 
 
 def vocabulary(c: Configuration) -> Numeric:
@@ -196,6 +197,9 @@ def states(c: Configuration) -> States:
     layer = per_parameter(c, layer_held(c), layer_moments(c))
     ends = per_parameter(c, ends_held(c, first, last), moments(c, "table"))
     head = per_parameter(c, ends_held(c, 0 * last, last), 0.0)
+    # a tied table's gradient exists from the head's backward on
+    tied = c.architecture.tied_embeddings and c.pp == 1
+    embedding = 0.0 if tied else ends.gradients - head.gradients
     on_gpu = np.asarray(c.offload_optimizer) == 0
     gradients_on_gpu = on_gpu | ~_gradients_leave(c)
     weights_on_gpu = np.where(_weights_leave(c), 0, 1)
@@ -208,6 +212,7 @@ def states(c: Configuration) -> States:
         alive=_alive(c),
         layer_gradient=layer.gradients,
         head_gradient=head.gradients * gradients_on_gpu,
+        embedding_gradient=embedding * gradients_on_gpu,
     )
 
 

@@ -1,0 +1,106 @@
+"""One emitter a stack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from planner.emit.accelerate import accelerate_fsdp2
+from planner.emit.deepspeed import CONFIG, deepspeed_config
+from planner.emit.launch import Launch, Script, launch_script
+from planner.emit.layout import layout
+from planner.emit.megatron import emit_megatron
+from planner.emit.megatron_deepspeed import emit_megatron_deepspeed
+from planner.emit.slurm import sbatch
+from planner.emit.text import dump_json
+from planner.emit.torchtitan import emit_torchtitan
+from planner.emit.train import train_files
+from planner.emit.versions import version_notes
+from planner.job import Job
+from planner.plan import Plan
+
+TRAIN = "train.py"
+ACCELERATE = "accelerate_fsdp2.yaml"
+
+
+def emit(job: Job, plan: Plan) -> dict[str, str]:
+    """File name to text: everything the plan's stack needs to run.
+
+    Several nodes get a ``job.sbatch`` too.
+
+    Raises
+    ------
+    ValueError
+        If the stack cannot express a choice of the plan; the reason.
+    """
+    if plan.stack not in EMITTERS:
+        raise ValueError(
+            f"stack {plan.stack!r} has no emitter: expected one of {', '.join(EMITTERS)}"
+        )
+    files = EMITTERS[plan.stack](job, plan)
+    if layout(job, plan).nodes > 1:
+        files["job.sbatch"] = sbatch(job, plan)
+    return dict(sorted(files.items()))
+
+
+def emit_notes(job: Job, plan: Plan) -> tuple[str, ...]:
+    """What to know of the files of ``emit`` that they do not say themselves."""
+    notes = version_notes(plan.stack)
+    if plan.stack == "deepspeed":
+        notes += _deepspeed_notes(job, plan)
+    if plan.stack == "fsdp2":
+        try:
+            notes += accelerate_fsdp2(job, plan)[1]
+        except ValueError as refusal:
+            notes.append(f"no {ACCELERATE}: {refusal}")
+    return tuple(notes)
+
+
+def _deepspeed_notes(job: Job, plan: Plan) -> list[str]:
+    """What the JSON alone would not do, and who does it."""
+    checkpoints = any(count for name, count in plan.recompute_layers.items() if name != "none")
+    beyond = [
+        text
+        for text, needed in (
+            ("checkpoints the layers", checkpoints),
+            ("cuts the stages", plan.pp > 1),
+            ("chooses the attention kernel", True),
+        )
+        if needed
+    ]
+    try:
+        train_files(job, plan)
+    except ValueError as refusal:
+        return [f"no {TRAIN} ({refusal}): your script must be what {', '.join(beyond)}"]
+    if not checkpoints and plan.pp == 1:
+        return []
+    return [f"{CONFIG} alone does not run this plan: {TRAIN} {', '.join(beyond)}"]
+
+
+def _deepspeed(job: Job, plan: Plan) -> dict[str, str]:
+    config = dump_json(deepspeed_config(job, plan))
+    try:
+        script, train = Script(bundled=TRAIN), train_files(job, plan)
+    except ValueError as refusal:  # emit_notes repeats it
+        script, train = Script(missing=f"set TRAIN_SCRIPT: {refusal}"), {}
+    launch = Launch(
+        script=script,
+        plan_args=[("--deepspeed",), ("--deepspeed_config", f"$HERE/{CONFIG}")],
+    )
+    return {CONFIG: config, "launch.sh": launch_script(job, plan, launch), **train}
+
+
+def _fsdp2(job: Job, plan: Plan) -> dict[str, str]:
+    files = emit_torchtitan(job, plan)
+    try:
+        files[ACCELERATE] = accelerate_fsdp2(job, plan)[0]
+    except ValueError:  # emit_notes says why; torchtitan is what the stack stands for
+        return files
+    return files
+
+
+EMITTERS: Mapping[str, Callable[[Job, Plan], dict[str, str]]] = {
+    "deepspeed": _deepspeed,
+    "megatron-deepspeed": emit_megatron_deepspeed,
+    "megatron": emit_megatron,
+    "fsdp2": _fsdp2,
+}

@@ -103,8 +103,9 @@ def _axis(name: object) -> str:
 def _value(axis: str, value: object) -> int | str:
     """One value of an axis, from YAML or from text."""
     if axis in CHOICE_AXES:
-        text = {True: "on", False: "none"}.get(value, value) if isinstance(value, bool) else value
-        name = str(text).strip().lower()
+        name = str(value).strip().lower()
+        if name in ("false", "off", "no"):
+            name = "none"
         if name not in CHOICE_AXES[axis]:
             expected = ", ".join(CHOICE_AXES[axis])
             raise ValueError(f"{axis}={value!r}: expected one of {expected}")

@@ -67,8 +67,9 @@ FailOn = Annotated[str, typer.Option(help="Exit 1 also for a plan that is 'tight
 def _fields(job: Path | None, options: dict[str, Any]) -> dict[str, Any]:
     from planner.spec import read_job
 
-    fields = read_job(job) if job is not None else {}
-    return {**fields, **{k: v for k, v in options.items() if v not in (None, [], False)}}
+    fields = _guard(read_job, job) if job is not None else {}
+    given = {k: v for k, v in options.items() if v is not None and v is not False and v != []}
+    return {**fields, **given}
 
 
 def _finish(message: str, code: int) -> typer.Exit:
@@ -120,7 +121,7 @@ def solve(
     """Find the best plan for a job, prove it, and write the files that launch it."""
     options = {k: v for k, v in locals().items() if k not in _NOT_FIELDS}
     fields = _fields(job, options)
-    _need(fields)
+    _need(fields, fail_on)
     from planner.api import solve_to_files
 
     result, text = _guard(
@@ -162,7 +163,7 @@ def estimate(
     """
     options = {k: v for k, v in locals().items() if k not in _NOT_FIELDS}
     fields = _fields(job, options)
-    _need(fields)
+    _need(fields, fail_on)
     from planner.api import estimate_text
 
     result, text = _guard(estimate_text, fields)
@@ -196,15 +197,15 @@ def gpus(
 _NOT_FIELDS = ("job", "output", "force", "no_files", "fail_on", "json")
 
 
-def _need(fields: dict[str, Any]) -> None:
+def _need(fields: dict[str, Any], fail_on: str) -> None:
+    if fail_on not in ("none", "tight"):
+        raise _finish(f"--fail-on {fail_on!r}: expected none or tight", EXIT_USAGE)
     for name in ("model", "gpus"):
         if name not in fields:
             raise _finish(f"--{name} is missing (or give a job.yaml with '{name}:')", EXIT_USAGE)
 
 
 def _tight(result: Any, fail_on: str) -> int:
-    if fail_on not in ("none", "tight"):
-        raise _finish(f"--fail-on {fail_on!r}: expected none or tight", EXIT_USAGE)
     tight = result.predicted is not None and result.predicted.verdict == "tight"
     return EXIT_NO if tight and fail_on == "tight" else 0
 

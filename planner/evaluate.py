@@ -20,7 +20,6 @@ from costmodels.step import StepTime, step_time
 from costmodels.time import time_costs
 from planner.job import Job
 from planner.plan import HostLine, Interval, Plan, Predicted, Stage, Verdict
-from planner.program import Decision
 from planner.space import Shapes
 from planner.tables import HOST_USABLE
 
@@ -47,15 +46,6 @@ class Choice:
             for g in GRANULARITIES
             if g in used
         }
-
-
-def from_decision(shapes: Shapes, names: tuple[str, ...], decision: Decision) -> Choice:
-    """The program's answer for one shape; offload that is not partial covers every layer."""
-    granularity = tuple(
-        {g: int(k) for g, k in zip(names, stage, strict=True) if k}
-        for stage in decision.granularity
-    )
-    return Choice(shapes, decision.layers, granularity, decision.offloaded)
 
 
 def configuration_of(job: Job, shapes: Shapes) -> Configuration:

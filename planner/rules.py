@@ -416,13 +416,13 @@ def violations(job: Job, shapes: Shapes) -> list[tuple[Rule, Array]]:
     ]
 
 
-def prune(job: Job, shapes: Shapes) -> tuple[Shapes, dict[str, int]]:
+def prune(job: Job, shapes: Shapes, waived: tuple[str, ...] = ()) -> tuple[Shapes, dict[str, int]]:
     """The candidates no rule refuses, and how many each rule was the first to remove."""
     alive = np.ones(len(shapes), dtype=bool)
     removed: dict[str, int] = {}
     for rule, refused in violations(job, shapes):
         count = int(np.count_nonzero(alive & refused))
-        if count:
+        if count and rule.name not in waived:
             removed[rule.name] = count
             alive &= ~refused
     for demand in job.spec.constraints:

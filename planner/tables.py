@@ -7,7 +7,7 @@ divided by v, so objectives are counted in ns / ``Tables.scale``, an integer for
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -101,7 +101,7 @@ def build(job: Job, shapes: Shapes, scale: int, *, limited: bool = True) -> Tabl
     partial = partial_offload(shapes)
     expresses = shapes.stack.expresses
     single = p == 1
-    cells = _Cells(n, p, partial)
+    cells = _Cells(n, p, (shapes.offload_optimizer > 0) & ~partial, partial)
     virtual = shapes.virtual_stages.astype(np.int64)
     share = scale // virtual
     phases = [cells.phase(phase.classes) for phase in memory.phases]
@@ -168,7 +168,8 @@ class _Cells:
 
     n: int
     p: int
-    partial: Array
+    whole: Array  # every layer's optimizer state is offloaded
+    partial: Array  # the program says how many
 
     def full(self, value: Numeric) -> Array:
         return np.broadcast_to(np.asarray(value, dtype=float), (self.n, self.p))
@@ -176,11 +177,11 @@ class _Cells:
     def affine(self, cost: Affine) -> tuple[Array, Array, Array]:
         const, layer = self.full(cost.const), self.full(cost.per_layer)
         off = self.full(cost.per_offloaded)
-        free = self.partial[:, None]
-        return const, np.where(free, layer, layer + off), np.where(free, off, 0.0)
+        folded = np.where(self.whole[:, None], layer + off, layer)
+        return const, folded, np.where(self.partial[:, None], off, 0.0)
 
     def phase(self, classes: object) -> tuple[Array, Array, Array]:
-        assert isinstance(classes, dict)
+        assert isinstance(classes, Mapping)
         rows = [self.affine(cost) for cost in classes.values()]
         const, layer, off = (np.sum([row[i] for row in rows], axis=0) for i in range(3))
         return const, layer, off
@@ -196,7 +197,7 @@ class _Cells:
 
 
 def _total(parts: object) -> Numeric:
-    assert isinstance(parts, dict)
+    assert isinstance(parts, Mapping)
     return sum((np.asarray(v, dtype=float) for v in parts.values()), start=np.zeros((1, 1)))
 
 

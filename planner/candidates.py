@@ -1,0 +1,99 @@
+"""The candidates of a job: every shape, pruned by the rules, as integer tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.job import Job
+from planner.program import Batch
+from planner.rules import prune
+from planner.space import Shapes, enumerate_shapes
+from planner.tables import Tables, build, objective_scale
+
+CELLS = 60_000  # shapes x stages of one batch: keeps a batch's arrays near 50 MB
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What is left to decide among, and what was removed on the way.
+
+    ``rules``: candidates by the first rule, or user's constraint, that removed them.
+    """
+
+    tables: tuple[Tables, ...]
+    enumerated: int
+    rules: dict[str, int]
+
+    @property
+    def batches(self) -> tuple[Batch, ...]:
+        """The integer tables, for the search."""
+        return tuple(t.batch for t in self.tables)
+
+    @property
+    def pruned_by_rule(self) -> int:
+        """Candidates no rule left."""
+        return sum(self.rules.values())
+
+    def where(self, keep: Callable[[Shapes], np.ndarray]) -> Candidates:
+        """Only the shapes a mask accepts."""
+        tables = []
+        for table in self.tables:
+            mask = np.asarray(keep(table.shapes), dtype=bool)
+            if mask.all():
+                tables.append(table)
+            elif mask.any():
+                tables.append(take(table, mask))
+        return replace(self, tables=tuple(tables))
+
+    def recomputing(self, allowed: tuple[str, ...]) -> Candidates:
+        """The same shapes with only these checkpoint granularities."""
+        tables = []
+        for table in self.tables:
+            names = np.asarray(table.batch.granularities)
+            mask = table.batch.granularity_allowed & np.isin(names, allowed)
+            tables.append(
+                Tables(table.shapes, replace(table.batch, granularity_allowed=mask), table.scale)
+            )
+        return replace(self, tables=tuple(tables))
+
+
+def take(table: Tables, mask: np.ndarray) -> Tables:
+    """The shapes of a table at a mask."""
+    return Tables(table.shapes.take(mask), table.batch.take(np.flatnonzero(mask)), table.scale)
+
+
+def candidates(job: Job, *, limited: bool = True, waived: tuple[str, ...] = ()) -> Candidates:
+    """All candidates of a job.
+
+    Parameters
+    ----------
+    job : Job
+        The job.
+    limited : bool
+        Whether stages keep to what the stack can express.
+    waived : tuple[str, ...]
+        Names of rules to leave out.
+    """
+    kept: list[Shapes] = []
+    enumerated, removed = 0, {}
+    for shapes in enumerate_shapes(job):
+        left, counts = prune(job, shapes, waived)
+        enumerated += len(shapes)
+        for name, count in counts.items():
+            removed[name] = removed.get(name, 0) + count
+        for pp in np.unique(left.pp):
+            kept += _split(left.take(left.pp == pp), int(pp))
+    scale = objective_scale(np.concatenate([s.virtual_stages for s in kept])) if kept else 1
+    tables = tuple(build(job, shapes, scale, limited=limited) for shapes in kept)
+    return Candidates(tables, enumerated, removed)
+
+
+def _split(shapes: Shapes, pp: int) -> list[Shapes]:
+    size = max(1, CELLS // pp)
+    return [
+        shapes.take(np.arange(start, min(start + size, len(shapes))))
+        for start in range(0, len(shapes), size)
+    ]

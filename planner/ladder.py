@@ -1,0 +1,191 @@
+"""The least intrusive plan that is still good enough, and the fastest on the lowest rung.
+
+What a shape uses is ranked outside the solver: shapes are visited in lexicographic order of their
+rank, and the first rank that holds a good enough plan wins. Among its shapes, passes minimise one
+amount after another, each keeping what the passes before it reached, and the objective last.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.amounts import Budget, Candidate, default_amounts, fastest, least, within
+from planner.bounds import memory_bounds, memoryless_bounds
+from planner.program import Amount, Batch
+from planner.search import Found, SearchResult, search
+from planner.stage_options import NEVER
+
+BLOCK = 512  # shapes whose memory bound is computed in one numpy pass
+
+Rank = tuple[int, ...]
+Item = tuple[int, int, int]  # bound, batch, shape
+
+
+@dataclass(frozen=True, slots=True)
+class LadderResult:
+    """The least intrusive plan within a limit.
+
+    ``status``: *optimal* when every lower rank and every smaller amount is proven impossible,
+    *feasible* when time ran out first: the plan is within the limit, a less intrusive one may
+    exist. ``amounts``: name and value of each pass, in order. ``shapes``: looked at one by one.
+    """
+
+    status: str
+    best: Found
+    rank: Rank
+    amounts: tuple[tuple[str, int], ...]
+    shapes: int
+    seconds: float
+
+
+def ladder(
+    batches: Sequence[Batch],
+    best: Found,
+    limit_objective: int,
+    *,
+    amounts: Sequence[Amount] | None = None,
+    time_limit: float = math.inf,
+    seed: int = 0,
+) -> LadderResult:
+    """The least intrusive plan with an objective up to a limit.
+
+    Parameters
+    ----------
+    batches : sequence of Batch
+    best : Found
+        A plan within the limit, returned if time runs out before a less intrusive one is found.
+    limit_objective : int
+    amounts : sequence of Amount, optional
+        What to minimise within the winning rank, most intrusive first; ``default_amounts`` of
+        the granularities, the same in all batches, otherwise.
+    time_limit : float
+        [s]
+    seed : int
+        Of CP-SAT.
+
+    Returns
+    -------
+    LadderResult
+
+    Raises
+    ------
+    ValueError
+        If ``best`` is not within the limit.
+    """
+    start = time.monotonic()
+    if best.objective > limit_objective:
+        raise ValueError(
+            f"the plan given costs {best.objective}, above the limit {limit_objective}"
+        )
+    budget = Budget(start + time_limit, seed, limit_objective)
+    program = batches[best.batch].program(best.shape)
+    candidates = [Candidate(best.batch, best.shape, program, best.decision)]
+    rank = _rank(batches, best.batch, best.shape)
+    for here, group in _groups(batches, limit_objective):
+        if budget.left <= 0 or here > rank:
+            break
+        found = _candidates(batches, group, budget, best)
+        if found:
+            candidates, rank = found, here
+            break
+    budget.proven &= budget.left > 0
+    reached = []
+    kinds = batches[best.batch].granularities
+    for amount in default_amounts(kinds) if amounts is None else amounts:
+        candidates, value = least(candidates, amount, budget)
+        reached.append((amount.name, value))
+    plan = fastest(candidates, budget)
+    status = "optimal" if budget.proven else "feasible"
+    seconds = time.monotonic() - start
+    return LadderResult(status, plan, rank, tuple(reached), budget.shapes, seconds)
+
+
+def strict(
+    batches: Sequence[Batch], *, time_limit: float = math.inf, seed: int = 0
+) -> tuple[Rank | None, SearchResult]:
+    """The lowest rank with any feasible plan, and the search for the fastest plan on it.
+
+    The result's shapes are those of that rank alone. Without any plan, the rank is None and the
+    result is that of all shapes: *infeasible*, or *unknown* if time ran out.
+    """
+    deadline = time.monotonic() + time_limit
+    for rank, group in _groups(batches, NEVER):
+        parts, back = _subset(batches, group)
+        result = search(parts, time_limit=deadline - time.monotonic(), seed=seed)
+        if result.status == "unknown":
+            return None, result
+        if result.plans:
+            plans = (
+                replace(p, batch=back[p.batch][0], shape=back[p.batch][1][p.shape])
+                for p in result.plans
+            )
+            return rank, replace(result, plans=tuple(plans), solves=())
+    return None, search(batches, time_limit=deadline - time.monotonic(), seed=seed)
+
+
+def _rank(batches: Sequence[Batch], batch: int, shape: int) -> Rank:
+    return tuple(batches[batch].rank[shape].tolist())
+
+
+def _groups(batches: Sequence[Batch], limit: int) -> Iterator[tuple[Rank, list[Item]]]:
+    """Shapes that no bound puts above the limit, rank by rank, each rank by rising bound."""
+    shapes = []
+    for number, batch in enumerate(batches):
+        bounds = memoryless_bounds(batch)
+        for shape in np.flatnonzero((bounds <= limit) & (bounds < NEVER)).tolist():
+            shapes.append((_rank(batches, number, shape), number, shape))
+    shapes.sort()
+    ranks = [(r, [s[1:] for s in g]) for r, g in itertools.groupby(shapes, lambda s: s[0])]
+    while ranks:
+        sizes = np.cumsum([len(group) for _, group in ranks])
+        count = 1 + int(np.searchsorted(sizes, BLOCK))
+        block, ranks = ranks[:count], ranks[count:]
+        bounds_of = _memory_bounds(batches, [shape for _, group in block for shape in group])
+        for rank, group in block:
+            items = sorted((bounds_of[shape], *shape) for shape in group)
+            kept = [item for item in items if item[0] <= limit and item[0] < NEVER]
+            if kept:
+                yield rank, kept
+
+
+def _memory_bounds(
+    batches: Sequence[Batch], shapes: list[tuple[int, int]]
+) -> dict[tuple[int, int], int]:
+    bounds = {}
+    for number in sorted({batch for batch, _ in shapes}):
+        rows = [shape for batch, shape in shapes if batch == number]
+        values = memory_bounds(batches[number].take(np.array(rows)))
+        bounds.update({(number, r): v for r, v in zip(rows, values.tolist(), strict=True)})
+    return bounds
+
+
+def _subset(
+    batches: Sequence[Batch], group: list[Item]
+) -> tuple[list[Batch], list[tuple[int, list[int]]]]:
+    """Batches of the group's shapes only, and where each came from."""
+    back = []
+    for number in sorted({batch for _, batch, _ in group}):
+        back.append((number, [shape for _, batch, shape in group if batch == number]))
+    return [batches[number].take(np.array(rows)) for number, rows in back], back
+
+
+def _candidates(
+    batches: Sequence[Batch], group: list[Item], budget: Budget, best: Found
+) -> list[Candidate]:
+    """The shapes of one rank that hold a plan within the limit."""
+    found = []
+    for _, number, shape in group:
+        program = batches[number].program(shape)
+        budget.shapes += 1
+        decision = within(program, budget)
+        if decision is None and (number, shape) == (best.batch, best.shape):
+            decision = best.decision  # known to be one, even without time to find it again
+        if decision is not None:
+            found.append(Candidate(number, shape, program, decision))
+    return found

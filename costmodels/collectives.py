@@ -74,6 +74,17 @@ def leaves_node(ranks: Numeric, stride: Numeric, gpus_per_node: int) -> Numeric:
     return away
 
 
+def inside_bandwidth(links: Links, ranks: Numeric) -> Numeric:
+    """Bus bandwidth of ``ranks`` GPUs of one node.
+
+    Without a switch a GPU reaches the others over one link each: two of the V100s of a cube mesh
+    get 20 of its 122 GB/s, two of the MI300X of a mesh 48 of 313. [byte/s]
+    """
+    others = np.maximum(np.asarray(ranks, dtype=float) - 1.0, 1.0)
+    bandwidth: Array = np.minimum(links.intra, links.pair * others)
+    return bandwidth
+
+
 def group_bandwidth(links: Links, ranks: Numeric, stride: Numeric) -> Numeric:
     """Bus bandwidth of a group: the node's links in its share of the node.
 
@@ -87,7 +98,8 @@ def group_bandwidth(links: Links, ranks: Numeric, stride: Numeric) -> Numeric:
     """
     members = members_in_node(ranks, stride, links.gpus_per_node)
     network = np.minimum(links.node * members / links.gpus_per_node, links.intra)
-    return np.where(leaves_node(ranks, stride, links.gpus_per_node), network, links.intra)
+    inside = inside_bandwidth(links, ranks)
+    return np.where(leaves_node(ranks, stride, links.gpus_per_node), network, inside)
 
 
 def all_reduce_time(links: Links, size: Numeric, ranks: Numeric, stride: Numeric = 1) -> Numeric:
@@ -102,16 +114,18 @@ def all_reduce_time(links: Links, size: Numeric, ranks: Numeric, stride: Numeric
         bus = np.interp(at, np.log(links.sizes), links.bandwidths)
         floor = links.sizes[0] / links.bandwidths[0]
         measured = np.maximum(size / bus, floor) * 2.0 * ring_share(MEASURED_RANKS)
-        inside = measured * share / ring_share(MEASURED_RANKS)
+        slower = links.intra / inside_bandwidth(links, ranks)
+        inside = measured * share / ring_share(MEASURED_RANKS) * slower
     else:
-        inside = 2.0 * share * size / (GATHER_SHARE * links.intra) + RING_LATENCY
+        bandwidth = GATHER_SHARE * inside_bandwidth(links, ranks)
+        inside = 2.0 * share * size / bandwidth + RING_LATENCY
     return _inside_or_across(links, inside, 2.0 * share * size, 2.0, ranks, stride)
 
 
 def all_gather_time(links: Links, size: Numeric, ranks: Numeric, stride: Numeric = 1) -> Numeric:
     """All-gather to, or reduce-scatter from, ``size`` bytes on every rank; 0 for one rank. [s]"""
     share = ring_share(ranks)
-    inside = share * size / (GATHER_SHARE * links.intra) + GATHER_LATENCY
+    inside = share * size / (GATHER_SHARE * inside_bandwidth(links, ranks)) + GATHER_LATENCY
     return _inside_or_across(links, inside, share * size, 1.0, ranks, stride)
 
 
@@ -132,7 +146,7 @@ def all_to_all_time(links: Links, size: Numeric, ranks: Numeric, stride: Numeric
     """
     n = np.asarray(ranks, dtype=float)
     members = members_in_node(ranks, stride, links.gpus_per_node)
-    inside = size * ring_share(ranks) / links.intra + GATHER_LATENCY
+    inside = size * ring_share(ranks) / inside_bandwidth(links, ranks) + GATHER_LATENCY
     rail = links.node / links.gpus_per_node
     across = size * (n - members) / n / np.minimum(rail, links.intra)
     across = np.maximum(across, inside) + NETWORK_LATENCY * (n - 1.0)
@@ -144,3 +158,9 @@ def gradient_latency(links: Links, ranks: Numeric, stride: Numeric) -> Numeric:
     """Latency of the gradient collectives of a step that leave the node. [s]"""
     doublings = np.log2(np.maximum(np.asarray(ranks, dtype=float), 1.0))
     return np.where(leaves_node(ranks, stride, links.gpus_per_node), TREE_LATENCY * doublings, 0.0)
+
+
+def call_latency(links: Links, passes: Numeric, ranks: Numeric, stride: Numeric) -> Numeric:
+    """Latency of small rings that leave the node, ``passes`` rounds of them. [s]"""
+    away = leaves_node(ranks, stride, links.gpus_per_node)
+    return np.where(away, passes * NETWORK_LATENCY * (np.asarray(ranks, dtype=float) - 1.0), 0.0)

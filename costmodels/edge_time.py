@@ -7,6 +7,7 @@ import numpy as np
 from costmodels.collectives import (
     all_gather_time,
     all_reduce_time,
+    call_latency,
     gradient_latency,
     group_bandwidth,
     ring_share,
@@ -95,8 +96,11 @@ def data_parallel(held: Held, rates: Rates) -> tuple[Affine, Numeric]:
             total = total + ring_share(ranks) * parameters * per_parameter / bandwidth
         return total
 
-    latency = gradient_latency(rates.links, held.replicas(False), cfg.tp)
-    return Affine(wire(held.rest), wire(held.layer)), np.where(zero >= 3, 0.0, latency)
+    ranks = held.replicas(False)
+    rounds = time.reduce_calls * 2.0 + np.where(zero > 0, time.gather_calls, 0.0)
+    calls = np.where(zero >= 3, 0.0, call_latency(rates.links, rounds, ranks, cfg.tp))
+    latency = gradient_latency(rates.links, ranks, cfg.tp)
+    return Affine(wire(held.rest), wire(held.layer) + calls), np.where(zero >= 3, 0.0, latency)
 
 
 def optimizer(held: Held, rates: Rates) -> Affine:

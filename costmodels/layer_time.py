@@ -182,8 +182,12 @@ def memory_bound(cfg: Configuration, rates: Rates, parameters: Numeric) -> Pair:
     return times[0], times[1] + added / rates.bandwidth
 
 
-def tensor_parallel(cfg: Configuration, rates: Rates) -> Pair:
-    """All-reduces, or with sequence parallelism gathers and scatters, of the hidden state."""
+def tensor_parallel(cfg: Configuration, rates: Rates, products: Numeric) -> Pair:
+    """All-reduces, or with sequence parallelism gathers and scatters, of the hidden state.
+
+    ``products``: the layer's forward products, of whose weight gradients about half come from
+    the column-parallel layers; a stack may run the backward's all-reduces under those.
+    """
     time, arch = cfg.stack.time, cfg.architecture
     size = cfg.tokens * arch.hidden * rates.element
     reduce = all_reduce_time(rates.links, size, cfg.tp)
@@ -191,7 +195,8 @@ def tensor_parallel(cfg: Configuration, rates: Rates) -> Pair:
     sp = np.asarray(cfg.sequence_parallel) > 0
     blocks = 0.5 if arch.parallel_residual else 1.0  # attention and feed-forward share theirs
     forward = np.where(sp, 4.0 * gather, 2.0 * reduce)
-    backward = np.where(sp, time.sp_backward * gather, time.tp_backward * reduce)
+    hidden = np.minimum(time.tp_hidden * time.tp_backward * reduce, 0.5 * products)
+    backward = np.where(sp, time.sp_backward * gather, time.tp_backward * reduce - hidden)
     return time.tp_factor * blocks * forward, time.tp_factor * blocks * backward
 
 

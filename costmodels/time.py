@@ -72,24 +72,35 @@ def time_costs(configuration: Configuration) -> TimeCosts:
 
 def _layer(cfg: Configuration, rates: Rates, held: Held) -> tuple[Parts, Parts]:
     """Forward and backward of a layer without parameter streams, host time included."""
-    attention = layer_time.attention(cfg, rates)
+    attention, products = layer_time.attention(cfg, rates), layer_time.gemm(cfg, rates)
     pairs = {
-        "gemm": layer_time.gemm(cfg, rates),
+        "gemm": products,
         "attention": attention,
         "memory_bound": layer_time.memory_bound(cfg, rates, held.layer[0] + held.layer[1]),
-        "tp": layer_time.tensor_parallel(cfg, rates),
+        "tp": layer_time.tensor_parallel(cfg, rates, products[0]),
         "cp": layer_time.context_parallel(cfg, rates, attention),
         "ep": layer_time.expert_parallel(cfg, rates),
     }
     time = cfg.stack.time
-    extra = np.where(np.asarray(cfg.tp) > 1, time.host_tp, 0.0)
+    extra = _tensor_parallel_host(cfg)
     floors = (time.host_layer + extra, time.host_backward * time.host_layer + extra)
     passes = []
     for i, floor in enumerate(floors):
         parts: dict[str, Numeric] = {name: pair[i] for name, pair in pairs.items()}
-        parts["launch"] = np.maximum(floor - total(parts), 0.0)
+        work = total(parts)
+        parts["launch"] = np.maximum(floor - work, 0.0) + time.host_serial * np.minimum(floor, work)
         passes.append(parts)
     return passes[0], passes[1]
+
+
+def _tensor_parallel_host(cfg: Configuration) -> Numeric:
+    """What issuing a layer takes longer where tensor parallelism synchronises its ranks."""
+    tp, time = np.asarray(cfg.tp, dtype=float), cfg.stack.time
+    more_nodes = np.ceil(tp / cfg.cluster.gpus_per_node) - 1.0
+    pipelined = cfg.pp > 1 and cfg.cluster.nodes > 1
+    extra = time.host_tp + time.host_tp_node * more_nodes
+    extra = extra + (time.host_tp_pipeline * tp if pipelined else 0.0)
+    return np.where(tp > 1, extra, 0.0)
 
 
 def total(parts: Parts) -> Numeric:
@@ -106,7 +117,7 @@ def _recomputed(cfg: Configuration, forward: Parts, granularity: str) -> Parts:
         return {}
     if granularity != "selective":
         return forward
-    kind = cfg.stack.time.selective
+    kind = cfg.stack.memory.selective
     if kind == "attention":
         return {"attention": forward["attention"]}
     if kind == "activations":
@@ -140,5 +151,5 @@ def _boundary(cfg: Configuration, rates: Rates) -> Numeric:
     split = np.where(cfg.stack.time.hop_split | (np.asarray(cfg.sequence_parallel) > 0), tp, 1)
     size = cfg.tokens * cfg.architecture.hidden * rates.element / split
     per_stage = tp * cfg.cp * cfg.dp
-    x = hop_time(rates.links, size, per_stage, cfg.virtual_stages)
+    x = cfg.stack.time.hop_exposed * hop_time(rates.links, size, per_stage, cfg.virtual_stages)
     return x if cfg.pp > 1 else np.zeros_like(x)

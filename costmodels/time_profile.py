@@ -40,7 +40,10 @@ class TimeProfile(BaseModel):
     tp_factor: float = Field(default=1.0, ge=0)
     host_layer: float = Field(default=3e-4, ge=0)  # issuing one layer's forward
     host_tp: float = Field(default=0.0, ge=0)  # more of it where tp > 1
+    host_tp_node: float = Field(default=0.0, ge=0)  # more for each further node of a tp group
+    host_tp_pipeline: float = Field(default=0.0, ge=0)  # more a tp rank, pp > 1 on several nodes
     host_backward: float = Field(default=1.2, gt=0)  # backward / forward
+    host_serial: float = Field(default=0.0, ge=0, le=1)  # share of host and GPU not overlapped
 
     # kernels
     flash: tuple[str, ...] = ("FA3", "FA2", "FA1")  # the first the GPU has is the one that runs
@@ -53,16 +56,19 @@ class TimeProfile(BaseModel):
     logit_bytes: float = Field(default=24.0, gt=0)  # per logit, both passes, "auto" cross-entropy
     logits_gathered: bool = False  # every tensor-parallel rank holds all logits
     context: Literal["ring", "all_gather", "all_to_all"] = "ring"  # how cp moves keys and values
-    selective: Literal["attention", "activations", "half"] = "attention"
 
     # tensor and pipeline parallelism
     tp_backward: float = Field(default=2.0, ge=0)  # all-reduces of a layer's backward
+    tp_hidden: float = Field(default=0.0, ge=0, le=1)  # share of them under weight gradients
     sp_backward: float = Field(default=5.0, ge=0)  # gathers and scatters of it, forward has 4
     hop_split: bool = False  # each tensor-parallel rank sends its share between stages
+    hop_exposed: float = Field(default=1.0, ge=0, le=1)  # share of a hop nothing hides
 
     # data parallelism
     gradient_bytes: dict[str, float]  # reduced across replicas, by precision
     reduce: Literal["all_reduce", "reduce_scatter"] = "reduce_scatter"  # at ZeRO 1 and 2
+    reduce_calls: float = Field(default=0.0, ge=0)  # separate reductions of a layer's gradients
+    gather_calls: float = Field(default=0.0, ge=0)  # separate gathers of its weights at ZeRO 1, 2
     dp_exposed: float = Field(default=1.0, ge=0, le=1)  # share of it nothing hides
     accumulation_bytes: float = Field(default=0.0, ge=0)  # per parameter and micro-batch, if m > 1
     zero2_each_micro_batch: bool = False
@@ -73,6 +79,11 @@ class TimeProfile(BaseModel):
     # once per step
     step_host: float = Field(default=0.0, ge=0)
     optimizer_factor: float = Field(default=1.0, gt=0)
+
+    # how sure a prediction is: measured / predicted - 1 of comparable held-out runs
+    error: float = Field(default=0.12, ge=0)  # mean absolute; 12 to 15 % without calibration
+    interval_low: float = Field(default=0.25, ge=0, lt=1)
+    interval_high: float = Field(default=0.25, ge=0)
 
     sources: dict[str, str]  # where each figure comes from, fits with their held-out error
 

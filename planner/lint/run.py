@@ -1,0 +1,85 @@
+"""Which rules look at which kind of document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from planner.lint import (
+    accelerate_rules,
+    axolotl_rules,
+    hf_rules,
+    llamafactory_rules,
+    megatron_rules,
+    plan_rules,
+    yaml_rules,
+)
+from planner.lint import deepspeed_batch_rules as batch_rules
+from planner.lint import deepspeed_key_rules as key_rules
+from planner.lint import deepspeed_zero_rules as zero_rules
+from planner.lint.context import Context, check_framework
+from planner.lint.deepspeed_facts import DeepSpeedFacts
+from planner.lint.document import Document, from_mapping
+from planner.lint.finding import Finding
+from planner.lint.rule import Facts, Rule, apply_rules
+
+DEEPSPEED_RULES: tuple[Rule[DeepSpeedFacts], ...] = (
+    *key_rules.RULES,
+    *batch_rules.RULES,
+    *zero_rules.RULES,
+    *hf_rules.DEEPSPEED_RULES,
+)
+KIND_RULES: Mapping[str, tuple[Rule[Facts], ...]] = {
+    "accelerate": (*yaml_rules.RULES, *accelerate_rules.RULES),
+    "trainer": (*hf_rules.ARGUMENT_RULES, *hf_rules.RULES),
+    "llamafactory": (*yaml_rules.RULES, *hf_rules.RULES, *llamafactory_rules.RULES),
+    "axolotl": (*yaml_rules.RULES, *axolotl_rules.RULES),
+    "megatron": (*hf_rules.ARGUMENT_RULES, *megatron_rules.RULES),
+    "plan": plan_rules.RULES,
+}
+
+
+def lint_deepspeed(
+    document: Document | Mapping[str, Any], context: Context | str = "plain"
+) -> tuple[Finding, ...]:
+    """Findings of a DeepSpeed configuration.
+
+    Parameters
+    ----------
+    document : Document or mapping
+        The file as read, or its values.
+    context : Context or str
+        Who reads it: hf, accelerate, plain or megatron, or a whole context.
+
+    Returns
+    -------
+    tuple of Finding
+        Worst first; empty if there is nothing to say.
+
+    Examples
+    --------
+    >>> lint_deepspeed({"train_batch_size": 8, "bf16": {"enabled": True}})
+    ()
+    """
+    if not isinstance(document, Document):
+        document = from_mapping(document)
+    if isinstance(context, str):
+        context = Context(check_framework(context))
+    return apply_rules(DEEPSPEED_RULES, DeepSpeedFacts(document, context), document)
+
+
+def lint(document: Document, context: Context) -> tuple[Finding, ...]:
+    """Findings of a document of any kind, by itself and against its partners."""
+    if document.kind == "deepspeed":
+        return lint_deepspeed(document, context)
+    return apply_rules(KIND_RULES[document.kind], Facts(document, context), document)
+
+
+def all_rules() -> tuple[Rule[Any], ...]:
+    """Every rule there is, once."""
+    every: list[Rule[Any]] = [
+        *DEEPSPEED_RULES,
+        *(rule for rules in KIND_RULES.values() for rule in rules),
+    ]
+    unique: dict[str, Rule[Any]] = {rule.id: rule for rule in every}
+    return tuple(unique.values())

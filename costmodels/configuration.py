@@ -49,7 +49,7 @@ class Configuration:
     @property
     def tokens(self) -> Numeric:
         """Tokens of one micro-batch on one context-parallel rank. [token]"""
-        return np.asarray(self.micro_batch) * self.seq_len / np.asarray(self.cp)
+        return np.asarray(np.asarray(self.micro_batch) * self.seq_len / np.asarray(self.cp))
 
     @property
     def stage(self) -> Array:

@@ -19,4 +19,4 @@ def ceil_div(a: Numeric, b: Numeric) -> Numeric:
     >>> int(ceil_div(7, 2))
     4
     """
-    return -np.floor_divide(-np.asarray(a), b)
+    return np.asarray(-np.floor_divide(-np.asarray(a), b))

@@ -58,9 +58,7 @@ def phase_classes(
     return out
 
 
-def peak(
-    costs: MemoryCosts, layers: Numeric, granularity: Counts, offloaded: Numeric = 0
-) -> Peak:
+def peak(costs: MemoryCosts, layers: Numeric, granularity: Counts, offloaded: Numeric = 0) -> Peak:
     """Peak memory of every stage.
 
     Parameters

@@ -122,9 +122,7 @@ def solve_to_files(
     return result, summary(result)
 
 
-def estimate_text(
-    fields: Mapping[str, Any], plan: Path | None = None
-) -> tuple[Result, str]:
+def estimate_text(fields: Mapping[str, Any], plan: Path | None = None) -> tuple[Result, str]:
     """``estimate`` and its text for a terminal."""
     from planner.report import summary
 

@@ -40,9 +40,7 @@ ANY = ("none", "selective", "full", "every_2", "every_4")
 RECOMPUTED = ("full", "every_2", "every_4")
 TABLE = (
     Advice(1e9, False, "mixed precision and checkpointing", 0, 0, RECOMPUTED),
-    Advice(
-        7e9, False, "mixed precision, FlashAttention and checkpointing", 0, 0, RECOMPUTED
-    ),
+    Advice(7e9, False, "mixed precision, FlashAttention and checkpointing", 0, 0, RECOMPUTED),
     Advice(13e9, True, "ZeRO-2, mixed precision and FlashAttention", 2, 0, ANY),
     Advice(70e9, True, "ZeRO-3, CPU offload and mixed precision", 3, 1, ANY),
     Advice(np.inf, True, "ZeRO-3, NVMe offload and mixed precision", 3, 2, ANY),
@@ -111,9 +109,7 @@ def _by(job: Job, advised: Candidates) -> str:
     close = nearest(advised)
     if close is None:
         return ""
-    _, predicted = evaluate(
-        job, choice_of(Found(close.table, close.index, close.decision, 0))
-    )
+    _, predicted = evaluate(job, choice_of(Found(close.table, close.index, close.decision, 0)))
     return (
         f" ({gib(predicted.peak_memory_bytes)} per GPU at the least, limit"
         f" {gib(predicted.memory_limit_bytes)})"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from costmodels.numeric import Array
 from planner.job import Job
 from planner.program import Batch
 from planner.rules import prune
@@ -37,7 +38,7 @@ class Candidates:
         """Candidates no rule left."""
         return sum(self.rules.values())
 
-    def where(self, keep: Callable[[Shapes], np.ndarray]) -> Candidates:
+    def where(self, keep: Callable[[Shapes], Array]) -> Candidates:
         """Only the shapes a mask accepts."""
         tables = []
         for table in self.tables:
@@ -60,7 +61,7 @@ class Candidates:
         return replace(self, tables=tuple(tables))
 
 
-def take(table: Tables, mask: np.ndarray) -> Tables:
+def take(table: Tables, mask: Array) -> Tables:
     """The shapes of a table at a mask."""
     return Tables(table.shapes.take(mask), table.batch.take(np.flatnonzero(mask)), table.scale)
 
@@ -78,7 +79,8 @@ def candidates(job: Job, *, limited: bool = True, waived: tuple[str, ...] = ()) 
         Names of rules to leave out.
     """
     kept: list[Shapes] = []
-    enumerated, removed = 0, {}
+    enumerated = 0
+    removed: dict[str, int] = {}
     for shapes in enumerate_shapes(job):
         left, counts = prune(job, shapes, waived)
         enumerated += len(shapes)

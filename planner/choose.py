@@ -36,7 +36,7 @@ def choose(
         return Chosen(found_in(space, result.best), result.status == "optimal")
     number = next(i for i, table in enumerate(space.tables) if table is optimum.table)
     best = proof.Found(number, optimum.index, optimum.decision, optimum.objective)
-    result = rungs.ladder(
+    near = rungs.ladder(
         space.batches, best, int(optimum.objective * (1 + epsilon)), time_limit=time_limit
     )
-    return Chosen(found_in(space, result.best), result.status == "optimal")
+    return Chosen(found_in(space, near.best), near.status == "optimal")

@@ -98,8 +98,8 @@ def solve(
     nvme: Nvme = None,
     memory_limit: MemoryLimit = None,
     fix: Fix = None,
-    min: Min = None,  # noqa: A002
-    max: Max = None,  # noqa: A002
+    min: Min = None,
+    max: Max = None,
     forbid: Forbid = None,
     priority: Annotated[
         str | None, typer.Option(help="balanced strict fastest (balanced).")

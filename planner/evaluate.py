@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -51,7 +52,7 @@ class Choice:
 def configuration_of(job: Job, shapes: Shapes) -> Configuration:
     """One shape as a configuration of scalars."""
     wide = shapes.configuration(job)
-    scalars = {
+    scalars: dict[str, Any] = {
         name: float(np.asarray(getattr(wide, name)).reshape(-1)[0])
         for name in (
             "dp",

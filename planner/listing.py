@@ -141,6 +141,8 @@ def _plain(value: Any) -> Any:
 def _facts(facts: dict[str, Any], as_json: bool) -> str:
     if as_json:
         return json.dumps(_plain(facts), indent=2)
-    rows = [(k, json.dumps(_plain(v)) if isinstance(v, dict | list | tuple) else str(v))
-            for k, v in facts.items()]
+    rows = [
+        (k, json.dumps(_plain(v)) if isinstance(v, dict | list | tuple) else str(v))
+        for k, v in facts.items()
+    ]
     return table(("field", "value"), rows)

@@ -54,8 +54,7 @@ def describe_recompute(plan: Plan) -> str:
     recomputed = {g: c for g, c in counts.items() if g != "none"}
     if not recomputed:
         return "no checkpointing"
-    text = ", ".join(f"{g} checkpointing of {c}/{total} layers" for g, c in recomputed.items())
-    return text if not plan.even and plan.pp > 1 else text
+    return ", ".join(f"{g} checkpointing of {c}/{total} layers" for g, c in recomputed.items())
 
 
 def describe_offload(plan: Plan) -> str:
@@ -303,11 +302,11 @@ def markdown(result: Result) -> str:
     if result.proof is not None:
         parts += ["## Proof", proof_line(result.proof) + "."]
         if result.proof.rules:
-            rows = [(rule, str(count)) for rule, count in result.proof.rules.items()]
-            parts.append(table(("rule", "candidates removed"), rows, True))
+            removed = [(rule, str(count)) for rule, count in result.proof.rules.items()]
+            parts.append(table(("rule", "candidates removed"), removed, True))
     if result.notes:
         parts += ["## Notes", "\n".join(f"- {note}" for note in result.notes)]
     if result.assumptions:
-        rows = [(a.what, a.value, a.why) for a in result.assumptions]
-        parts += ["## Assumed values", table(("what", "value", "why"), rows, True)]
+        assumed = [(a.what, a.value, a.why) for a in result.assumptions]
+        parts += ["## Assumed values", table(("what", "value", "why"), assumed, True)]
     return "\n\n".join(parts) + "\n"

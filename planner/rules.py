@@ -90,7 +90,7 @@ def _attention_runs(job: Job, c: Shapes) -> Array:
 
 def _kv_heads(job: Job, c: Shapes) -> Array:
     kv = job.architecture.kv_heads
-    return (kv % c.tp == 0) | (c.tp % kv == 0)
+    return np.asarray((kv % c.tp == 0) | (c.tp % kv == 0))
 
 
 def _kv_heads_divide(job: Job, c: Shapes) -> Array:
@@ -99,27 +99,27 @@ def _kv_heads_divide(job: Job, c: Shapes) -> Array:
 
 def _even_stages(job: Job, c: Shapes) -> Array:
     free = c.stack.expresses.layers_per_stage != "uniform"
-    return (job.architecture.layers % (c.pp * c.virtual_stages) == 0) | free
+    return np.asarray((job.architecture.layers % (c.pp * c.virtual_stages) == 0) | free)
 
 
 def _placement(job: Job, c: Shapes) -> Array:
     node = job.cluster.gpus_per_node
-    return (node % c.tp == 0) | (c.tp % node == 0)
+    return np.asarray((node % c.tp == 0) | (c.tp % node == 0))
 
 
 def _interleaving(job: Job, c: Shapes) -> Array:
-    plain = c.virtual_stages == 1
-    return plain | ((c.pp > 1) & (job.architecture.layers % (c.pp * c.virtual_stages) == 0))
+    whole = job.architecture.layers % (c.pp * c.virtual_stages) == 0
+    return np.asarray((c.virtual_stages == 1) | ((c.pp > 1) & whole))
 
 
 def _sharding_helps(job: Job, c: Shapes) -> Array:
     alone = c.dp * c.cp == 1
-    return ~alone | (c.zero_stage == 0) | _uses(c.offload_optimizer)
+    return np.asarray(~alone | (c.zero_stage == 0) | _uses(c.offload_optimizer))
 
 
 def _nvme(job: Job, c: Shapes) -> Array:
     wants = (c.offload_optimizer == 2) | (c.offload_parameters == 2)
-    return ~wants | (job.cluster.node.nvme_count > 0)
+    return np.asarray(~wants | (job.cluster.node.nvme_count > 0))
 
 
 def _cpu_optimizer(job: Job, c: Shapes) -> Array:
@@ -128,7 +128,7 @@ def _cpu_optimizer(job: Job, c: Shapes) -> Array:
 
 def _fp32_accumulation(job: Job, c: Shapes) -> Array:
     mixed = c.precision in ("fp16", "bf16") and job.spec.grad_dtype == "fp32"
-    return ~((c.zero_stage == 0) & mixed)
+    return np.asarray(~((c.zero_stage == 0) & mixed))
 
 
 def _accumulation_dtype(job: Job, c: Shapes) -> Array:

@@ -29,7 +29,7 @@ class Step:
 
 
 def _nothing(job: Job, c: Shapes) -> Array:
-    return _single(job, c) & (c.zero_stage == 0)
+    return np.asarray(_single(job, c) & (c.zero_stage == 0))
 
 
 def _single(job: Job, c: Shapes) -> Array:
@@ -42,9 +42,7 @@ def _sharded(job: Job, c: Shapes) -> Array:
 
 def _tensor(job: Job, c: Shapes) -> Array:
     inside = c.tp <= job.cluster.gpus_per_node
-    return np.asarray(
-        inside & (c.pp == 1) & (c.zero_stage <= 2) & (c.offload_optimizer == 0)
-    )
+    return np.asarray(inside & (c.pp == 1) & (c.zero_stage <= 2) & (c.offload_optimizer == 0))
 
 
 def _fully_sharded(job: Job, c: Shapes) -> Array:
@@ -114,7 +112,7 @@ def ladder_trace(job: Job, space: Candidates, optimum: Found | None) -> tuple[Ru
 def _climb(job: Job, space: Candidates) -> Iterator[tuple[str, Found | None, Candidates]]:
     """Each rung's name, its fastest plan, and the candidates it was sought in."""
     demands = job.spec.constraint("recompute")
-    plain = ("none",) if demands.accepts("none") else tuple()
+    plain = ("none",) if demands.accepts("none") else ()
     for name, precisions, attention in _kernels(job):
         base = _variant(job, precisions, attention) if attention else space
         base = base.where(lambda c: _nothing(job, c)).recomputing(plain)

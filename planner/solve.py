@@ -116,9 +116,7 @@ def _proof(
     )
 
 
-def _no_plan(
-    job: Job, space: Candidates, found: proof.SearchResult, clock: _Clock
-) -> Result:
+def _no_plan(job: Job, space: Candidates, found: proof.SearchResult, clock: _Clock) -> Result:
     unknown = found.status == "unknown"
     return Result(
         status="unknown" if unknown else "infeasible",
@@ -169,14 +167,10 @@ def _same(a: Found, b: Found) -> bool:
     return a.table is b.table and a.index == b.index
 
 
-def _unrestricted(
-    job: Job, plan: Plan, optimum: Found, clock: _Clock
-) -> Alternative | None:
+def _unrestricted(job: Job, plan: Plan, optimum: Found, clock: _Clock) -> Alternative | None:
     """What a stack that is free in every stage would reach, where the plan's is not."""
     expresses = optimum.table.shapes.stack.expresses
-    limited = (
-        expresses.layers_per_stage != "free" or expresses.recompute_layers != "free"
-    )
+    limited = expresses.layers_per_stage != "free" or expresses.recompute_layers != "free"
     if not limited or clock.left() <= 0:
         return None
     clock.say("solving once more without the stack's limits")
@@ -203,7 +197,8 @@ def _notes(plan: Plan, predicted: Predicted) -> list[str]:
             " not enough"
         )
     notes += [
-        f"host RAM for {line.what} exceeds what a node has" for line in predicted.host
+        f"host RAM for {line.what} exceeds what a node has"
+        for line in predicted.host
         if not line.fits
     ]
     return notes

@@ -9,8 +9,8 @@ from costmodels.memory import memory_costs
 from costmodels.params import total_parameters
 from planner import estimate, solve
 from planner.catalogue import load_model
-from planner.evaluate import configuration_of
 from planner.estimate import estimate_job
+from planner.evaluate import configuration_of
 from planner.job import resolve
 from planner.plan import Result
 from planner.spec import make_spec

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,38 +18,50 @@ from planner.relaxation import relax
 from planner.search import Found
 
 ANYTHING = Amount("anything")  # minimising it stops at the first plan
-Limits = tuple[tuple[Amount, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A shape with a plan within all limits so far."""
+    """A shape, and a plan of it within all limits so far once one is found.
+
+    ``amounts``: what the passes minimise, in its own granularities.
+    """
 
     batch: int
     shape: int
     program: ShapeProgram
-    decision: Decision
+    amounts: tuple[Amount, ...]
+    decision: Decision | None = None
+
+    @property
+    def plan(self) -> Decision:
+        """The decision, where one is known."""
+        assert self.decision is not None
+        return self.decision
 
 
 @dataclass(slots=True)
 class Budget:
-    """Time left, the limit on the objective and on amounts, and whether all is proven so far."""
+    """Time left, the limit on the objective, and what the passes so far have reached.
+
+    ``reached``: the value of each pass, in order. ``proven``: all answers so far are proofs.
+    """
 
     deadline: float
     seed: int
     limit: int
     proven: bool = True
     shapes: int = 0
-    limits: Limits = field(default=())
+    reached: tuple[int, ...] = ()
 
     @property
     def left(self) -> float:
         """Seconds left."""
         return self.deadline - time.monotonic()
 
-    def allows(self, decision: Decision) -> bool:
-        """Whether a decision keeps to the limits on amounts."""
-        return all(amount.of(decision) <= most for amount, most in self.limits)
+    def limits(self, candidate: Candidate) -> tuple[tuple[Amount, int], ...]:
+        """The amounts a candidate's plan must not exceed."""
+        return tuple(zip(candidate.amounts, self.reached, strict=False))
 
 
 def default_amounts(granularities: Sequence[str]) -> tuple[Amount, ...]:
@@ -69,30 +81,31 @@ def default_amounts(granularities: Sequence[str]) -> tuple[Amount, ...]:
     )
 
 
-def within(program: ShapeProgram, budget: Budget) -> Decision | None:
+def within(candidate: Candidate, budget: Budget) -> Decision | None:
     """A plan within all limits; None if there is none or, then unproven, no time to find one."""
-    return _solve(program, budget.limit, ANYTHING, budget)
+    return _solve(candidate, budget.limit, ANYTHING, budget)
 
 
 def _solve(
-    program: ShapeProgram, at_most: int, minimise: Amount | None, budget: Budget
+    candidate: Candidate, at_most: int, minimise: Amount | None, budget: Budget
 ) -> Decision | None:
     """A plan with the least objective (or, if it is found sooner, any plan) within the limits."""
     if budget.left <= 0:
         budget.proven = False
         return None
-    relaxed = relax(program, at_most)
+    relaxed = relax(candidate.program, at_most)
     if relaxed.decided and relaxed.bound is None:
         return None
-    if relaxed.exact and relaxed.decision is not None and budget.allows(relaxed.decision):
-        return relaxed.decision
+    decision, limits = relaxed.decision, budget.limits(candidate)
+    if decision is not None and relaxed.exact and _keeps(decision, limits):
+        return decision
     outcome = solve_shape(
-        program,
+        candidate.program,
         at_most=at_most,
         at_least=relaxed.bound,
         minimise=minimise,
-        limits=budget.limits,
-        hint=relaxed.decision,
+        limits=limits,
+        hint=decision,
         time_limit=budget.left,
         seed=budget.seed,
     )
@@ -100,41 +113,54 @@ def _solve(
     return outcome.decision
 
 
-def least(
-    candidates: list[Candidate], amount: Amount, budget: Budget
+def _keeps(decision: Decision, limits: Sequence[tuple[Amount, int]]) -> bool:
+    return all(amount.of(decision) <= most for amount, most in limits)
+
+
+def least(candidates: Sequence[Candidate], number: int, budget: Budget) -> list[Candidate]:
+    """The candidates that reach the least of an amount, each with a decision that does."""
+    without = [_avoid(candidate, candidate.amounts[number], budget) for candidate in candidates]
+    survivors = [candidate for candidate in without if candidate is not None]
+    value = 0
+    if not survivors:
+        survivors, value = _minimise(candidates, number, budget)
+    budget.reached = (*budget.reached, value)
+    return survivors
+
+
+def _avoid(candidate: Candidate, amount: Amount, budget: Budget) -> Candidate | None:
+    """The candidate with the amount ruled out, if it has a plan then."""
+    free = replace(candidate, program=_without(candidate.program, amount))
+    decision = within(free, budget) if amount.of(free.plan) else free.decision
+    return None if decision is None else replace(free, decision=decision)
+
+
+def _minimise(
+    candidates: Sequence[Candidate], number: int, budget: Budget
 ) -> tuple[list[Candidate], int]:
-    """The candidates that reach the least amount, with decisions that do, and that amount."""
-    without = []
-    for candidate in candidates:
-        program = _without(candidate.program, amount)
-        decision = candidate.decision
-        if amount.of(decision):
-            decision = within(program, budget) or decision
-        if not amount.of(decision):
-            without.append(replace(candidate, program=program, decision=decision))
-    if without:
-        return without, 0
-    least = min(amount.of(c.decision) for c in candidates)
+    """The candidates with the least amount, and that least, by CP-SAT."""
+    ordered = sorted(candidates, key=lambda c: c.amounts[number].of(c.plan))
+    value = ordered[0].amounts[number].of(ordered[0].plan)
     survivors: list[Candidate] = []
-    for candidate in sorted(candidates, key=lambda c: amount.of(c.decision)):
+    for candidate in ordered:
+        amount = candidate.amounts[number]
         outcome = solve_shape(
             candidate.program,
             at_most=budget.limit,
             minimise=amount,
-            limits=(*budget.limits, (amount, least)),
+            limits=(*budget.limits(candidate), (amount, value)),
             hint=candidate.decision,
             time_limit=budget.left,
             seed=budget.seed,
         )
         budget.proven &= outcome.status in ("optimal", "infeasible")
-        decision = outcome.decision or candidate.decision
-        value = amount.of(decision)
-        if value < least:
-            least, survivors = value, []
-        if value == least and outcome.status != "infeasible":
+        decision = outcome.decision or candidate.plan
+        here = amount.of(decision)
+        if here < value:
+            value, survivors = here, []
+        if here == value and outcome.status != "infeasible":
             survivors.append(replace(candidate, decision=decision))
-    budget.limits = (*budget.limits, (amount, least))
-    return survivors, least
+    return survivors, value
 
 
 def _without(program: ShapeProgram, amount: Amount) -> ShapeProgram:
@@ -152,12 +178,12 @@ def fastest(candidates: Sequence[Candidate], budget: Budget) -> Found:
     """The plan with the smallest objective within the amounts reached."""
     plans = []
     for c in candidates:
-        costs = evaluate(c.program, c.decision)
+        costs = evaluate(c.program, c.plan)
         assert costs.feasible, costs.broken
-        plans.append(Found(c.batch, c.shape, c.decision, costs.objective))
+        plans.append(Found(c.batch, c.shape, c.plan, costs.objective))
     best = min(plans, key=lambda plan: plan.objective)
     for c in candidates:
-        decision = _solve(c.program, best.objective - 1, None, budget)
+        decision = _solve(c, best.objective - 1, None, budget)
         if decision is not None:
             value = evaluate(c.program, decision).objective
             best = Found(c.batch, c.shape, decision, value)

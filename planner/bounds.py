@@ -1,4 +1,4 @@
-r"""Lower bounds on the objective of whole batches of shapes, and shapes that cannot fit.
+r"""Lower bounds on the objective of whole batches of shapes.
 
 ``memoryless_bounds`` is closed form: nothing recomputed, stages balanced. ``memory_bounds`` adds
 memory: the least time of each stage at each number of layers is a linear program with two
@@ -13,7 +13,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.program import Batch, Ints, Mask
+from planner.fit import cannot_fit, layers_that_fit, some_allowed
+from planner.program import Batch, Ints
 from planner.stage_options import NEVER
 
 Reals = NDArray[np.float64]
@@ -23,65 +24,11 @@ CEILINGS = (1.0, 1.01, 1.03, 1.08, 1.2, 1.5)
 NARROW = 1 - 1e-9  # covers the rounding of a product and a quotient of doubles
 
 
-def _some_allowed(batch: Batch) -> Mask:
-    some: Mask = np.asarray(batch.granularity_allowed.any(axis=1))
-    return some
-
-
 def _least_extra(batch: Batch) -> Ints:
     """Time per layer of the cheapest allowed granularity, (n, p)."""
     extra = np.where(batch.granularity_allowed[:, None, :], batch.time_granularity, NEVER)
     least: Ints = extra.min(axis=2)
-    return np.where(_some_allowed(batch)[:, None], least, 0)
-
-
-def layers_that_fit(batch: Batch) -> Ints:
-    """More layers than any stage can hold in memory, however much is recomputed, (n, p)."""
-    allowed = batch.granularity_allowed[:, None, None, :]
-    frugal = np.where(allowed, batch.memory_granularity, NEVER).min(axis=3)
-    working = np.where(allowed, batch.memory_working, NEVER).min(axis=3)
-    some = _some_allowed(batch)[:, None, None]
-    saved = np.minimum(batch.memory_offloaded, 0)
-    saved = np.where(batch.max_offloaded[:, None, None] > 0, saved, 0)
-    per_layer = batch.memory_layer + saved + np.where(some, frugal, 0)
-    room = batch.capacity[:, :, None] - batch.memory_const - np.where(some, working, 0)
-    most = np.where(room >= 0, room // np.maximum(per_layer, 1), -1)
-    # a row that shrinks with layers fits from some number of layers on, if at all
-    fits = room - per_layer * batch.layers >= 0
-    most = np.where(per_layer > 0, most, np.where(fits, batch.layers, -1))
-    least: Ints = np.where(some, most, -1).min(axis=2, initial=batch.layers)
-    return least
-
-
-def cannot_fit(batch: Batch) -> Mask:
-    """Shapes with no feasible plan for reasons that need no search, (n,).
-
-    Too few layers for the stages, layers that chunks do not divide, memory, host memory.
-    """
-    chunk = batch.chunk[:, None]
-    room = layers_that_fit(batch) // chunk * chunk
-    bad: Mask = (room < chunk).any(axis=1) | (room.sum(axis=1) < batch.layers)
-    bad |= (batch.layers % batch.chunk != 0) | (batch.stages * batch.chunk > batch.layers)
-    if batch.layers_rule == "uniform":
-        bad |= batch.layers % (batch.stages * batch.chunk) != 0
-        bad |= (room * batch.stages < batch.layers).any(axis=1)
-    return bad | ~_some_allowed(batch) | _host_cannot_fit(batch)
-
-
-def _host_cannot_fit(batch: Batch) -> Mask:
-    chunk = batch.chunk[:, None]
-    most = batch.layers - (batch.stages - 1) * chunk
-    off = np.minimum(batch.host_offloaded, 0)
-    off = np.where(batch.max_offloaded[:, None] > 0, off, 0)
-    per_layer = batch.host_layer + off
-    least = batch.host_const + np.minimum(per_layer * chunk, per_layer * most)
-    bad = np.zeros(len(batch), dtype=bool)
-    for width in np.unique(batch.host_stages_per_node):
-        starts = np.arange(0, batch.stages, width)
-        size = np.add.reduceat(least, starts, axis=1) * batch.host_ranks[:, None]
-        here = batch.host_stages_per_node == width
-        bad |= here & (size > batch.host_capacity).any(axis=1)
-    return bad
+    return np.where(some_allowed(batch)[:, None], least, 0)
 
 
 def _edge_bounds(batch: Batch) -> Ints:
@@ -147,15 +94,27 @@ def memory_bounds(batch: Batch) -> Ints:
     even = -(-units // part.stages)
     width = int(min(units.max() - part.stages + 1, 2 * even.max() + 2))
     bound = np.full(len(part), NEVER)
-    for granularity in range(len(part.granularities)) if part.recompute_rule == "all" else (-1,):
+    for kinds in _mixable(part):
         for offload in ("none", "all") if _all_or_nothing(part) else ("free",):
-            time = stage_bounds(part, width, granularity, offload)
+            time = stage_bounds(part, width, kinds, offload)
             edge = _edge_table(part, width, offload)
             bound = np.minimum(bound, _combine(part, time, edge))
     bound = np.minimum(bound, _outside(part, width))
     result = base.copy()
     result[keep] = np.maximum(bound, base[keep])
     return result
+
+
+def _mixable(batch: Batch) -> list[tuple[int, ...]]:
+    """Sets of granularities that cover what the rule lets one plan mix."""
+    names = batch.granularities
+    plain = names.index("none")
+    single: list[tuple[int, ...]] = [(g,) for g in range(len(names))]
+    pairs: list[tuple[int, ...]] = [(plain, g) for g in range(len(names)) if g != plain]
+    full: list[tuple[int, ...]] = [(plain, names.index("full"))] if "full" in names else []
+    every: list[tuple[int, ...]] = [tuple(range(len(names)))]
+    sets = {"free": every, "same": pairs or single, "block": single + full, "all": single}
+    return sets[batch.recompute_rule]
 
 
 def _all_or_nothing(batch: Batch) -> bool:
@@ -176,14 +135,13 @@ def _outside(batch: Batch, width: int) -> Ints:
     return objective_of(batch, np.maximum(bottleneck, full), total, edge)
 
 
-def stage_bounds(batch: Batch, width: int, granularity: int = -1, offload: str = "free") -> Ints:
+def stage_bounds(batch: Batch, width: int, kinds: tuple[int, ...], offload: str) -> Ints:
     """Least time of each stage with 1 to ``width`` chunks of layers, (n, p, width).
 
-    One granularity only, or (-1) any mixture. ``offload`` none, all, or free: all of it for
+    ``kinds``: granularities that may be mixed. ``offload`` none, all, or free: all of it for
     memory, none of it for time.
     """
     n = (batch.chunk[:, None] * np.arange(1, width + 1))[:, None, :].astype(float)
-    kinds = range(len(batch.granularities)) if granularity < 0 else (granularity,)
     least = np.zeros((len(batch), batch.stages, width))
     for row in range(batch.memory_const.shape[2]):
         saved = batch.memory_offloaded[:, :, row]
@@ -191,7 +149,7 @@ def stage_bounds(batch: Batch, width: int, granularity: int = -1, offload: str =
         saved = np.where(batch.max_offloaded[:, None] > 0, saved, 0)
         room = batch.capacity - batch.memory_const[:, :, row]
         room_left = room[:, :, None] - (batch.memory_layer[:, :, row] + saved)[:, :, None] * n
-        least = np.maximum(least, _mixtures(batch, row, room_left, n, tuple(kinds)))
+        least = np.maximum(least, _mixtures(batch, row, room_left, n, kinds))
     if not batch.memory_const.shape[2]:
         least = _least_extra(batch)[:, :, None] * n
     fits = np.isfinite(least)

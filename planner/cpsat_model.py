@@ -95,23 +95,37 @@ def _rules(
     counts: list[list[Linear]],
     off: list[Linear],
 ) -> None:
-    stages, kinds = range(program.stages), range(len(program.granularities))
+    stages = range(program.stages)
     alike = {"free": [], "edges": stages[1:-1], "uniform": stages}[program.layers_rule]
     for i, j in itertools.pairwise(alike):
         model.add(layers[i] == layers[j])
     if program.recompute_rule != "free":
-        choice = [model.new_bool_var(f"choice{g}") for g in kinds]
-        model.add_exactly_one(choice)
-        for i, g in itertools.product(stages, kinds):
-            if program.recompute_rule == "all" or g != program.plain:
-                model.add(counts[i][g] <= program.layers * choice[g])
-            if program.recompute_rule == "same" and g != program.plain:
-                model.add(counts[i][g] == counts[0][g])
+        _recompute_rule(model, program, counts)
     if program.offload_rule == "all" and program.max_offloaded:
         everything = model.new_bool_var("offload")
         for i in stages:
             model.add(off[i] <= program.layers * everything)
             model.add(off[i] >= layers[i] - program.layers * (1 - everything))
+
+
+def _recompute_rule(
+    model: cp_model.CpModel, program: ShapeProgram, counts: list[list[Linear]]
+) -> None:
+    """One choice holds: all layers at g, or the same count of them at g on every stage."""
+    kinds = range(len(program.granularities))
+    whole = {g: model.new_bool_var(f"all{g}") for g in kinds}
+    if program.recompute_rule == "same":
+        whole = {program.plain: whole[program.plain]}
+    alike = {g: model.new_bool_var(f"same{g}") for g in program.countable}
+    model.add_exactly_one([*whole.values(), *alike.values()])
+    for g in kinds:
+        choices = [c[g] for c in (whole, alike) if g in c]
+        if g == program.plain:
+            choices += alike.values()
+        for stage in counts:
+            model.add(stage[g] <= program.layers * sum(choices))
+            if g in alike:
+                model.add(stage[g] == counts[0][g]).only_enforce_if(alike[g])
 
 
 def _times(

@@ -10,14 +10,14 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from planner.amounts import Budget, Candidate, default_amounts, fastest, least, within
 from planner.bounds import memory_bounds, memoryless_bounds
-from planner.program import Amount, Batch
+from planner.program import Amount, Batch, Decision
 from planner.search import Found, SearchResult, search
 from planner.stage_options import NEVER
 
@@ -49,7 +49,7 @@ def ladder(
     best: Found,
     limit_objective: int,
     *,
-    amounts: Sequence[Amount] | None = None,
+    amounts: Callable[[Sequence[str]], tuple[Amount, ...]] = default_amounts,
     time_limit: float = math.inf,
     seed: int = 0,
 ) -> LadderResult:
@@ -61,9 +61,9 @@ def ladder(
     best : Found
         A plan within the limit, returned if time runs out before a less intrusive one is found.
     limit_objective : int
-    amounts : sequence of Amount, optional
-        What to minimise within the winning rank, most intrusive first; ``default_amounts`` of
-        the granularities, the same in all batches, otherwise.
+    amounts : callable
+        From a batch's granularities to what is minimised within the winning rank, in order;
+        the same names for every batch.
     time_limit : float
         [s]
     seed : int
@@ -84,26 +84,26 @@ def ladder(
             f"the plan given costs {best.objective}, above the limit {limit_objective}"
         )
     budget = Budget(start + time_limit, seed, limit_objective)
-    program = batches[best.batch].program(best.shape)
-    candidates = [Candidate(best.batch, best.shape, program, best.decision)]
+    candidates = [_candidate(batches, best.batch, best.shape, best.decision, amounts)]
     rank = _rank(batches, best.batch, best.shape)
     for here, group in _groups(batches, limit_objective):
         if budget.left <= 0 or here > rank:
             break
-        found = _candidates(batches, group, budget, best)
+        known = {(best.batch, best.shape): best.decision}
+        blank = [_candidate(batches, b, s, known.get((b, s)), amounts) for _, b, s in group]
+        found = _candidates(blank, budget)
         if found:
             candidates, rank = found, here
             break
     budget.proven &= budget.left > 0
-    reached = []
-    kinds = batches[best.batch].granularities
-    for amount in default_amounts(kinds) if amounts is None else amounts:
-        candidates, value = least(candidates, amount, budget)
-        reached.append((amount.name, value))
+    for number in range(len(candidates[0].amounts)):
+        candidates = least(candidates, number, budget)
+    names = (amount.name for amount in candidates[0].amounts)
+    reached = tuple(zip(names, budget.reached, strict=True))
     plan = fastest(candidates, budget)
     status = "optimal" if budget.proven else "feasible"
     seconds = time.monotonic() - start
-    return LadderResult(status, plan, rank, tuple(reached), budget.shapes, seconds)
+    return LadderResult(status, plan, rank, reached, budget.shapes, seconds)
 
 
 def strict(
@@ -175,17 +175,23 @@ def _subset(
     return [batches[number].take(np.array(rows)) for number, rows in back], back
 
 
-def _candidates(
-    batches: Sequence[Batch], group: list[Item], budget: Budget, best: Found
-) -> list[Candidate]:
-    """The shapes of one rank that hold a plan within the limit."""
+def _candidate(
+    batches: Sequence[Batch],
+    number: int,
+    shape: int,
+    decision: Decision | None,
+    amounts: Callable[[Sequence[str]], tuple[Amount, ...]],
+) -> Candidate:
+    batch = batches[number]
+    return Candidate(number, shape, batch.program(shape), amounts(batch.granularities), decision)
+
+
+def _candidates(blank: Sequence[Candidate], budget: Budget) -> list[Candidate]:
+    """The shapes of one rank that hold a plan within the limit, each with one."""
     found = []
-    for _, number, shape in group:
-        program = batches[number].program(shape)
+    for candidate in blank:
         budget.shapes += 1
-        decision = within(program, budget)
-        if decision is None and (number, shape) == (best.batch, best.shape):
-            decision = best.decision  # known to be one, even without time to find it again
+        decision = within(candidate, budget) or candidate.decision
         if decision is not None:
-            found.append(Candidate(number, shape, program, decision))
+            found.append(replace(candidate, decision=decision))
     return found

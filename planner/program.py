@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.program_checks import AXES, check_shapes, check_values
+from planner.program_rules import counts_hold, rules_hold
 
 Ints: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
@@ -103,14 +104,23 @@ class ShapeProgram:
     granularity_min: Ints  # (G,) bounds on the sum over stages
     granularity_max: Ints  # (G,)
     max_offloaded: int  # 0, or the number of layers
-    layers_rule: str
-    recompute_rule: str
-    offload_rule: str
+    layers_rule: str  # free; edges: all stages alike but the first and the last; uniform
+    recompute_rule: str  # free; same: one count of one granularity, alike on every stage, the
+    # rest at none; all: one granularity for all layers; block: all, or same at full
+    offload_rule: str  # free; all: every layer or none
 
     @property
     def plain(self) -> int:
         """Index of the granularity that recomputes nothing."""
         return self.granularities.index("none")
+
+    @property
+    def countable(self) -> tuple[int, ...]:
+        """Granularities a rule lets recompute the same number of layers on every stage."""
+        rule, names = self.recompute_rule, self.granularities
+        if rule == "same":
+            return tuple(g for g in range(len(names)) if g != self.plain)
+        return tuple(g for g in range(len(names)) if rule == "block" and names[g] == "full")
 
     @property
     def nodes(self) -> tuple[tuple[int, ...], ...]:
@@ -249,8 +259,8 @@ def evaluate(program: ShapeProgram, decision: Decision) -> Evaluation:
         + program.fixed
     )
     holds = {
-        **_counts_hold(program, n, k, o),
-        **_rules_hold(program, n, k, o),
+        **counts_hold(program, n, k, o),
+        **rules_hold(program, n, k, o),
         "memory": bool((memory <= program.capacity[:, None]).all()),
         "host": all(size <= program.host_capacity for size in host),
     }
@@ -263,31 +273,3 @@ def evaluate(program: ShapeProgram, decision: Decision) -> Evaluation:
         memory=tuple(map(tuple, memory.tolist())),
         host=host,
     )
-
-
-def _counts_hold(program: ShapeProgram, n: Ints, k: Ints, o: Ints) -> dict[str, bool]:
-    totals = k.sum(axis=0)
-    forbidden = totals[~program.granularity_allowed]
-    return {
-        "layers": bool(n.sum() == program.layers and (n >= 1).all()),
-        "chunk": bool((n % program.chunk == 0).all()),
-        "granularity": bool((k.sum(axis=1) == n).all() and (k >= 0).all()),
-        "segment": bool((k % np.array(program.segments) == 0).all()),
-        "granularity_allowed": not forbidden.any(),
-        "granularity_min": bool((totals >= program.granularity_min).all()),
-        "granularity_max": bool((totals <= program.granularity_max).all()),
-        "offloaded": bool((o >= 0).all() and (o <= np.minimum(n, program.max_offloaded)).all()),
-    }
-
-
-def _rules_hold(program: ShapeProgram, n: Ints, k: Ints, o: Ints) -> dict[str, bool]:
-    same_n = {"free": n[:0], "edges": n[1:-1], "uniform": n}[program.layers_rule]
-    recomputed = np.delete(k, program.plain, axis=1)
-    same_k = bool((recomputed == recomputed[:1]).all() and (recomputed[0] > 0).sum() <= 1)
-    all_k = bool((k == n[:, None]).all(axis=0).any())
-    same_o = bool((o == 0).all() or (o == n).all())
-    return {
-        "layers_rule": len(set(same_n.tolist())) <= 1,
-        "recompute_rule": {"free": True, "same": same_k, "all": all_k}[program.recompute_rule],
-        "offload_rule": program.offload_rule == "free" or same_o,
-    }

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 EXACT = 2.0**53  # integers below it are exact in floating point
 LARGEST = 2.0**62  # what an objective must stay below: half of int64's range, for the sums
 LAYERS_RULES = ("free", "edges", "uniform")
-RECOMPUTE_RULES = ("free", "same", "all")
+RECOMPUTE_RULES = ("free", "same", "block", "all")
 OFFLOAD_RULES = ("free", "all")
 AXES = {
     **dict.fromkeys(("time_const", "time_layer", "capacity"), "np"),

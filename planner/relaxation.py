@@ -29,7 +29,7 @@ from planner.stage_options import (
     usable_counts,
 )
 
-MOST_OPTIONS = 3_000_000  # compositions worth enumerating: about a second; beyond, CP-SAT is faster
+MOST_OPTIONS = 400_000  # compositions worth enumerating: 0.1 s; beyond, CP-SAT is faster
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +65,17 @@ def relax(program: ShapeProgram, at_most: int | None = None) -> Relaxed:
     units = program.layers // program.chunk
     most = units - program.stages + 1
     if at_most is not None:
-        return _relax_within(program, 1, _most_units(program, most, at_most), at_most)
+        return _relax_within(program, _most_units(program, most, at_most), at_most)
     even = -(-units // program.stages)
     high = even + max(1, even // 4)
     first = Relaxed()
     while first.bound is None and first.decided and high < most:
-        low = max(1, units - (program.stages - 1) * high)
-        first = _relax_within(program, low, high, None)
+        first = _relax_within(program, high, None)
         high = 2 * high
     if first.bound is None:
-        return _relax_within(program, 1, most, None)
-    better = _relax_within(program, 1, _most_units(program, most, first.bound - 1), first.bound - 1)
+        return _relax_within(program, most, None)
+    cut = first.bound - 1
+    better = _relax_within(program, _most_units(program, most, cut), cut)
     if not better.decided:
         return better
     return first if better.bound is None else better
@@ -118,30 +118,32 @@ def _variants(program: ShapeProgram) -> Iterator[Variant]:
     if program.max_offloaded:
         offloads = ["free"] if program.offload_rule == "free" else ["none", "all"]
     kinds = [int(g) for g in np.flatnonzero(program.granularity_allowed)]
-    most = program.layers // program.stages
     for offload in offloads:
         if program.recompute_rule == "free":
             yield Variant(None, None, offload)
         elif program.recompute_rule == "all":
             yield from (Variant(g, None, offload) for g in kinds)
         else:
-            yield from _same(program, kinds, most, offload)
+            yield from _counted(program, kinds, offload)
 
 
-def _same(program: ShapeProgram, kinds: list[int], most: int, offload: str) -> Iterator[Variant]:
-    plain = program.plain
-    if plain in kinds:
-        yield Variant(plain, None, offload)
-        for g in kinds:
-            if g != plain:
-                step = program.segments[g]
-                yield from (Variant(g, k, offload) for k in range(step, most + 1, step))
-    elif program.layers % program.stages == 0:
-        yield from (Variant(g, None, offload) for g in kinds)
+def _counted(program: ShapeProgram, kinds: list[int], offload: str) -> Iterator[Variant]:
+    """Variants of the rules that recompute the same number of layers on every stage."""
+    most = program.layers // program.stages
+    whole = [g for g in kinds if program.recompute_rule == "block" or g == program.plain]
+    yield from (Variant(g, None, offload) for g in whole)
+    if program.plain not in kinds:  # every layer is recomputed, so stages hold the same number
+        yield from (Variant(g, None, offload) for g in kinds if g not in whole)
+        return
+    for g in program.countable:
+        step = program.segments[g]
+        if g in kinds:
+            yield from (Variant(g, k, offload) for k in range(step, most + 1, step))
 
 
-def _relax_within(program: ShapeProgram, low: int, high: int, at_most: int | None) -> Relaxed:
-    """The same, when every stage holds ``low`` to ``high`` chunks of layers."""
+def _relax_within(program: ShapeProgram, high: int, at_most: int | None) -> Relaxed:
+    """The same, when no stage holds more than ``high`` chunks of layers."""
+    low = max(1, program.layers // program.chunk - (program.stages - 1) * high)
     if high < low:
         return Relaxed()
     free = program.recompute_rule == "free"

@@ -71,7 +71,7 @@ def random_batch(rng: np.random.Generator, size: int = 1, **fixed: object) -> Ba
         "max_offloaded": np.full(size, layers if offload else 0),
         "rank": ints(0, 2, 2),
         "layers_rule": str(rng.choice(["free", "free", "edges", "uniform"])),
-        "recompute_rule": str(rng.choice(["free", "free", "same", "all"])),
+        "recompute_rule": str(rng.choice(["free", "free", "same", "block", "all"])),
         "offload_rule": str(rng.choice(["free", "free", "all"])),
     }
     if rng.random() < 0.2:
@@ -118,19 +118,28 @@ def _same(batch: Batch, s: int, picks: tuple[tuple[int, tuple[int, ...], int], .
     alike = {"free": [], "edges": layers[1:-1], "uniform": layers}[batch.layers_rule]
     if len(set(alike)) > 1:
         return False
-    plain = batch.granularities.index("none")
-    marks = {tuple(c for g, c in enumerate(k) if g != plain) for _, k, _ in picks}
-    if batch.recompute_rule == "same" and (len(marks) > 1 or sum(c > 0 for c in min(marks)) > 1):
-        return False
-    whole = [all(k[g] == n for n, k, _ in picks) for g in range(len(batch.granularities))]
-    if batch.recompute_rule == "all" and not any(whole):
-        return False
     if batch.offload_rule == "all" and len({o > 0 for _, _, o in picks}) > 1:
+        return False
+    if not _recompute_rule(batch, picks):
         return False
     totals = [sum(k[g] for _, k, _ in picks) for g in range(len(batch.granularities))]
     low = batch.granularity_min[s] if batch.granularity_min is not None else [0] * len(totals)
     high = batch.granularity_max[s] if batch.granularity_max is not None else [10**9] * len(totals)
     return all(a <= t <= b for a, t, b in zip(low, totals, high, strict=True))
+
+
+def _recompute_rule(batch: Batch, picks: tuple[tuple[int, tuple[int, ...], int], ...]) -> bool:
+    counts = [dict(zip(batch.granularities, k, strict=True)) for _, k, _ in picks]
+    used = {name for k in counts for name, count in k.items() if count}
+    extra = used - {"none"}
+    whole = len(used) == 1
+    alike = len(extra) <= 1 and all(len({k[name] for k in counts}) == 1 for name in extra)
+    return {
+        "free": True,
+        "all": whole,
+        "same": alike,
+        "block": whole or (alike and extra <= {"full"}),
+    }[batch.recompute_rule]
 
 
 def _host(batch: Batch, s: int, picks: tuple[tuple[int, tuple[int, ...], int], ...]) -> bool:

@@ -7,7 +7,8 @@ import pytest
 from brute_force import feasible_decisions, random_batch
 from synthetic import Setting, batches
 
-from planner.bounds import cannot_fit, memory_bounds, memoryless_bounds
+from planner.bounds import memory_bounds, memoryless_bounds
+from planner.fit import cannot_fit
 from planner.program import evaluate
 from planner.relaxation import relax
 from planner.stage_options import NEVER, compositions, number_of_compositions

@@ -1,0 +1,160 @@
+"""``planner validate``: read tables, predict, score, report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from costmodels.stack import stack_names
+from planner.validate.evaluate import Scored, scored, source_score
+from planner.validate.headlines import headlines, oracle_headlines
+from planner.validate.kinds import kind_of, load_kinds
+from planner.validate.oracle import score_oracle
+from planner.validate.predict import Predictions, predict
+from planner.validate.predictions_csv import write_predictions
+from planner.validate.report import Report, SourceScore
+from planner.validate.resolve import resolve
+from planner.validate.run import Run, Skip
+from planner.validate.score import grouped
+from planner.validate.table import Row, Table, read_table
+from planner.validate.text import report_text
+
+Skipped = dict[tuple[str, int], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Tables that were read, the runs in them, and why other rows are not used."""
+
+    tables: tuple[Table, ...]
+    runs: tuple[Run, ...]
+    skipped: Skipped
+
+
+def validate(
+    runs: Sequence[Path],
+    logo: bool = False,
+    stack: str | None = None,
+    predictions: Path | None = None,
+    profile: Path | None = None,
+) -> tuple[Report, str]:
+    """Score the cost models on tables of measured runs.
+
+    Parameters
+    ----------
+    runs : Sequence[Path]
+        CSV tables: measured runs, or exactly counted bytes.
+    logo : bool
+        Refit every fitted constant without the runs it is scored on.
+    stack : str, optional
+        Predict every run with this stack.
+    predictions : Path, optional
+        Where to write the rows with their predictions.
+    profile : Path, optional
+        A profile made by ``planner calibrate``.
+
+    Returns
+    -------
+    tuple[Report, str]
+        The report, and its text.
+
+    Raises
+    ------
+    ValueError
+        In one line: unreadable table, missing columns, nonsense cells, unknown stack.
+    """
+    if stack is not None and stack not in stack_names():
+        raise ValueError(f"unknown stack {stack!r}: expected one of {', '.join(stack_names())}")
+    read = read_runs(runs, stack, profile)
+    found = predict_all(read.runs, logo)
+    data = scored(read.runs, found)
+    if predictions is not None:
+        write_predictions(predictions, read.tables, read.runs, found, read.skipped)
+    report = make_report(read, data, logo)
+    return report, report_text(report)
+
+
+def read_runs(paths: Sequence[Path], stack: str | None = None, profile: Path | None = None) -> Read:
+    """Read tables and apply the conventions of their sources.
+
+    Raises
+    ------
+    ValueError
+        If a table cannot be read, or makes no sense.
+    """
+    if not paths:
+        raise ValueError("no table: expected at least one CSV file")
+    kinds, tables = load_kinds(), tuple(read_table(path) for path in paths)
+    runs: list[Run] = []
+    skipped: Skipped = {}
+    for table in tables:
+        for row in table.rows if table.kind == "runs" else ():
+            try:
+                runs.append(resolve(row, kinds, stack))
+            except Skip as reason:
+                skipped[row.file, row.line] = str(reason)
+    return Read(tables, tuple(runs), skipped)
+
+
+def predict_all(runs: Sequence[Run], logo: bool) -> Predictions:
+    """Every run, with the shipped constants or with those fitted without it."""
+    found = predict(runs)
+    if logo:
+        from planner.validate.logo import leave_out
+
+        leave_out(runs, found)
+    return found
+
+
+def make_report(read: Read, data: Scored, logo: bool) -> Report:
+    """All scores."""
+    activations = peaks = None
+    for table in read.tables:
+        if table.kind == "activations":
+            activations = score_oracle(table)
+        elif table.kind == "peaks":
+            peaks = score_oracle(table)
+    rows = [row for table in read.tables if table.kind == "runs" for row in table.rows]
+    sources = _sources(read, data, rows)
+    return Report(
+        tables=tuple(table.path.name for table in read.tables),
+        held_out=logo,
+        rows=len(rows),
+        used=len(read.runs),
+        skipped=dict(sorted(Counter(read.skipped.values()).items())),
+        sources=sources,
+        oracle_activations=activations,
+        oracle_peaks=peaks,
+        headlines=(*oracle_headlines(activations, peaks), *headlines(data)),
+        notes=_notes(data),
+    )
+
+
+def _sources(read: Read, data: Scored, rows: Sequence[Row]) -> tuple[SourceScore, ...]:
+    kinds = load_kinds()
+    places = grouped([(run.source, run.kind.name) for run in read.runs])
+    reasons: dict[tuple[str, str], Counter[str]] = {}
+    for row in rows:
+        kind = kind_of(row, kinds).name
+        key = (row.text("source") or kind, kind)
+        counter = reasons.setdefault(key, Counter())
+        if (row.file, row.line) in read.skipped:
+            counter[read.skipped[row.file, row.line]] += 1
+    empty = np.array([], dtype=int)
+    return tuple(
+        source_score(data, places.get(key, empty), *key, skipped)
+        for key, skipped in reasons.items()
+    )
+
+
+def _notes(data: Scored) -> tuple[str, ...]:
+    reasons = Counter(
+        reason
+        for reason in (*data.predictions.time_problem, *data.predictions.memory_problem)
+        if reason
+    )
+    return tuple(f"{count} rows: {reason}" for reason, count in sorted(reasons.items()))

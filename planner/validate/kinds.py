@@ -1,0 +1,168 @@
+"""What a table leaves unsaid: conventions of each kind of source, as data in ``kinds.yaml``."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib import resources
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field
+
+from costmodels.stack import Stack
+from planner.validate.table import Row
+
+Flops = Literal[
+    "megatron_hardware",
+    "megatron_model",
+    "parameters_hardware",
+    "model_full_attention",
+    "model_causal_attention",
+]
+MemoryKind = Literal["allocated", "reserved", "nvidia-smi"]
+
+
+class Strict(BaseModel):
+    """Base of the entries."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Network(Strict):
+    """Effective bandwidth of a node's network, per direction.
+
+    Beyond ``alone`` nodes every doubling divides it by another ``1 + contention`` share.
+    """
+
+    value: float = Field(gt=0)  # GB/s
+    alone: int = 8
+    contention: float = Field(default=0.0, ge=0)
+    source: str
+
+
+class When(Strict):
+    """What holds for the rows of a kind whose cells match."""
+
+    match: dict[str, str]  # column -> regular expression that must be found in it
+    skip: str = ""
+    time_skip: str = ""
+    memory_skip: str = ""
+    set: dict[str, str] = {}  # column -> what its cell means
+    network: Network | None = None
+    time: dict[str, Any] = {}  # fields of the stack's time profile
+    memory: dict[str, Any] = {}
+
+
+class Kind(Strict):
+    """How to read the rows of one kind of source."""
+
+    name: str
+    match: dict[str, str]
+    stack: str
+    about: str  # why this stack and these defaults
+    network: Network | None = None
+    gpu: str = ""  # where the source does not name it fully
+    gpus_per_node: int | None = None
+    partition: Literal["even", "blocks", "weighed"] = "even"
+    blocks: tuple[int, int] = (1, 2)  # what counts like a layer before and after the layers
+    report: Literal["worst", "first"] = "worst"  # whose memory it prints
+    memory_kind: MemoryKind = "allocated"
+    flops: Flops = "model_full_attention"
+    defaults: dict[str, str] = {}  # column -> what an empty cell means
+    set: dict[str, str] = {}  # column -> what it means whatever it says
+    time: dict[str, Any] = {}
+    memory: dict[str, Any] = {}
+    when: tuple[When, ...] = ()
+    fit_time: tuple[str, ...] = ()  # constants --logo refits on runs of this kind
+    fit_memory: tuple[str, ...] = ()
+    fold: tuple[str, ...] = ("model",)  # what is left out together
+
+
+class Spelling(Strict):
+    """How a cell is spelled in the database's terms."""
+
+    match: str
+    means: str
+
+
+class Kinds(Strict):
+    """The whole file."""
+
+    gpus: tuple[Spelling, ...]
+    attention: tuple[Spelling, ...]
+    flash: tuple[Spelling, ...]
+    optimizers: tuple[Spelling, ...]
+    recompute: tuple[Spelling, ...]
+    everywhere: tuple[When, ...]
+    kinds: tuple[Kind, ...]
+
+
+@cache
+def load_kinds() -> Kinds:
+    """The conventions the package ships."""
+    text = (resources.files("planner.validate") / "kinds.yaml").read_text(encoding="utf-8")
+    return Kinds.model_validate(yaml.safe_load(text))
+
+
+@cache
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(text, re.IGNORECASE)
+
+
+def found(pattern: str, text: str) -> bool:
+    """Whether a regular expression is found in a text, whatever the case."""
+    return _pattern(pattern).search(text) is not None
+
+
+def matches(row: Row, match: dict[str, str]) -> bool:
+    """Whether every pattern is found in its column; ``!`` before one: must not be found."""
+    return all(
+        not found(pattern[1:], row.text(column))
+        if pattern.startswith("!")
+        else found(pattern, row.text(column))
+        for column, pattern in match.items()
+    )
+
+
+def kind_of(row: Row, kinds: Kinds) -> Kind:
+    """The first kind a row matches; the last entry matches everything."""
+    return next(kind for kind in kinds.kinds if matches(row, kind.match))
+
+
+def spelled(spellings: tuple[Spelling, ...], text: str) -> str | None:
+    """What a cell means, None where no spelling matches."""
+    return next((s.means for s in spellings if found(s.match, text)), None)
+
+
+def changed(stack: Stack, time: dict[str, Any], memory: dict[str, Any]) -> Stack:
+    """The stack with fields of its profiles replaced; mappings are merged.
+
+    Raises
+    ------
+    ValueError
+        If a profile has no such field.
+    """
+    sections = {"time": (stack.time, time), "memory": (stack.memory, memory)}
+    update = {
+        name: profile.model_copy(update=_merged(profile, fields))
+        for name, (profile, fields) in sections.items()
+        if fields
+    }
+    return stack.model_copy(update=update)
+
+
+def _merged(profile: BaseModel, fields: dict[str, Any]) -> dict[str, Any]:
+    unknown = sorted(set(fields) - set(type(profile).model_fields))
+    if unknown:
+        raise ValueError(f"a stack's profile has no field {', '.join(unknown)}")
+    whole = {**profile.model_dump(exclude={"sources"})}
+    for name, value in fields.items():
+        old = whole[name]
+        whole[name] = (
+            {**old, **value} if isinstance(old, dict) and isinstance(value, dict) else value
+        )
+    checked = type(profile).model_validate(
+        {**whole, "sources": dict.fromkeys(whole, "as the row says")}
+    )
+    return {name: getattr(checked, name) for name in fields}

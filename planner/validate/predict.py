@@ -1,0 +1,175 @@
+"""Predict many runs at once: those that share a shape become one array."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from costmodels.configuration import Configuration
+from costmodels.costs import SEGMENT
+from costmodels.memory import memory_costs
+from costmodels.numeric import Array
+from costmodels.peak import peak
+from costmodels.stack import Stack, load_stack
+from costmodels.step import step_time
+from costmodels.time import time_costs
+from planner.validate.kinds import changed
+from planner.validate.run import Changes, Run
+
+AXES = (
+    "dp tp cp ep micro_batch grad_accum virtual_stages zero_stage sequence_parallel "
+    "offload_optimizer"
+).split()
+KINDS_OF_MEMORY = ("allocated", "reserved", "nvidia-smi")
+
+Fields = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Predictions:
+    """Of every run, arrays (n,); NaN where the models do not cover it, with the reason.
+
+    ``memory``: of the kind the run measured, of the rank it reports. ``device``: what must fit,
+    of the worst stage. [s, byte, byte]
+    """
+
+    time: Array
+    memory: Array
+    device: Array
+    time_interval: Array  # (n, 2), relative: below, above
+    memory_interval: Array
+    limit: Array  # bytes a GPU has
+    time_problem: list[str]
+    memory_problem: list[str]
+
+
+@cache
+def stack_of(name: str, changes: Changes) -> Stack:
+    """The stack with what a row says about it."""
+    sections: dict[str, dict[str, Any]] = {"time": {}, "memory": {}}
+    for section, field, value in changes:
+        sections[section][field] = json.loads(value)
+    return changed(load_stack(name), sections["time"], sections["memory"])
+
+
+def with_fields(stack: Stack, time: Fields, memory: Fields) -> Stack:
+    """The stack with fitted constants replaced."""
+    update: dict[str, Any] = {}
+    if time:
+        update["time"] = stack.time.model_copy(update=dict(time))
+    if memory:
+        update["memory"] = stack.memory.model_copy(update=dict(memory))
+    return stack.model_copy(update=update) if update else stack
+
+
+def batches(runs: Sequence[Run]) -> list[list[int]]:
+    """Indices of runs that can be predicted as one array."""
+    found: dict[tuple[object, ...], list[int]] = {}
+    for i, run in enumerate(runs):
+        found.setdefault(run.key, []).append(i)
+    return list(found.values())
+
+
+def configuration(runs: Sequence[Run], stack: Stack) -> Configuration:
+    """Runs with one key as a configuration of arrays (n, 1)."""
+    one = runs[0]
+    arrays = {name: np.array([[float(getattr(run, name))] for run in runs]) for name in AXES}
+    return Configuration(
+        architecture=one.architecture,
+        cluster=one.cluster,
+        stack=stack,
+        precision=one.precision,
+        attention=one.attention,
+        optimizer=one.optimizer,
+        seq_len=one.seq_len,
+        pp=one.pp,
+        **arrays,
+    )
+
+
+def granularity(run: Run) -> dict[str, Array]:
+    """Layers of each stage at the run's checkpoint granularity; the rest keeps everything."""
+    layers = np.array(run.layers)
+    if run.row.text("act_ckpt").startswith("every_n:"):
+        done = layers // SEGMENT[run.recompute]
+        return {"full": done, "none": layers - done}
+    return {run.recompute: layers}
+
+
+def predict_time(runs: Sequence[Run], fields: Fields | None = None) -> tuple[Array, list[str]]:
+    """Step time of every run, and why there is none. [s]
+
+    Parameters
+    ----------
+    runs : Sequence[Run]
+        Any runs.
+    fields : Mapping, optional
+        Constants of the time profile to use instead of the stack's.
+    """
+    result, problems = np.full(len(runs), np.nan), [run.time_skip for run in runs]
+    for batch in batches(runs):
+        index = [i for i in batch if not problems[i]]
+        if not index:
+            continue
+        some = [runs[i] for i in index]
+        stack = with_fields(stack_of(some[0].stack, some[0].changes), fields or {}, {})
+        cfg = configuration(some, stack)
+        try:
+            step = step_time(time_costs(cfg), cfg, np.array(some[0].layers), granularity(some[0]))
+        except ValueError as error:
+            for i in index:
+                problems[i] = f"not modelled: {error}"
+            continue
+        result[index] = np.broadcast_to(step.total, len(index))
+    return result, problems
+
+
+def predict_memory(
+    runs: Sequence[Run], fields: Fields | None = None
+) -> tuple[Array, Array, list[str]]:
+    """Peak of every run, of its own kind and rank; what must fit; why there is none. [byte]"""
+    value, device = np.full(len(runs), np.nan), np.full(len(runs), np.nan)
+    problems = [run.memory_skip for run in runs]
+    for batch in batches(runs):
+        index = [i for i in batch if not problems[i]]
+        if not index:
+            continue
+        some = [runs[i] for i in index]
+        stack = with_fields(stack_of(some[0].stack, some[0].changes), {}, fields or {})
+        layers, pp = np.array(some[0].layers), some[0].pp
+        try:
+            costs = memory_costs(configuration(some, stack))
+            top = peak(costs, layers, granularity(some[0]))
+        except ValueError as error:
+            for i in index:
+                problems[i] = f"not modelled: {error}"
+            continue
+        shape = (len(index), pp)
+        kinds = [np.broadcast_to(x, shape) for x in (top.allocated, top.reserved, top.device)]
+        for place, (i, run) in enumerate(zip(index, some, strict=True)):
+            own = kinds[KINDS_OF_MEMORY.index(run.memory_kind)][place]
+            value[i] = own[0] if run.kind.report == "first" else own.max()
+            device[i] = kinds[2][place].max()
+    return value, device, problems
+
+
+def predict(runs: Sequence[Run]) -> Predictions:
+    """Time and memory of every run with the constants of its stack."""
+    time, time_problem = predict_time(runs)
+    memory, device, memory_problem = predict_memory(runs)
+    stacks = [stack_of(run.stack, run.changes) for run in runs]
+    return Predictions(
+        time=time,
+        memory=memory,
+        device=device,
+        time_interval=np.array([[s.time.interval_low, s.time.interval_high] for s in stacks]),
+        memory_interval=np.array([[s.memory.interval_low, s.memory.interval_high] for s in stacks]),
+        limit=np.array([run.cluster.memory_limit for run in runs]),
+        time_problem=time_problem,
+        memory_problem=memory_problem,
+    )

@@ -1,0 +1,256 @@
+"""From a row to a run: conventions applied, layout completed, or the reason why it cannot be."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from costmodels.architecture import Architecture
+from costmodels.configuration import OFFLOAD_TIERS
+from costmodels.numeric import GIB
+from hardware_db import Cluster, parse_gpus
+from planner.validate import measured, partition
+from planner.validate.cells import Cells
+from planner.validate.kinds import Kind, Kinds, kind_of, spelled
+from planner.validate.run import Changes, Machine, Run, Skip
+from planner.validate.shape import architecture_of
+from planner.validate.table import Row
+
+LAYOUT = ("dp", "tp", "pp", "cp", "ep", "virtual_stages")
+PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8")
+_RATE = re.compile(r"(?:(\d+)\s*x\s*)?(\d+(?:\.\d+)?)\s*Gb(?:ps|/s)\s*(per GPU)?", re.IGNORECASE)
+WIRE = 0.9  # of a network's rate that collectives reach where nobody measured it
+FLASH_BY_AGE = ("FA4", "FA3", "FA2", "FA1")
+
+
+def resolve(row: Row, kinds: Kinds, stack: str | None = None) -> Run:
+    """What a row trained and measured.
+
+    Parameters
+    ----------
+    row : Row
+        Of a table of runs.
+    kinds : Kinds
+        Conventions.
+    stack : str, optional
+        Stack to predict with instead of the one that ran.
+
+    Raises
+    ------
+    Skip
+        If the row must not be scored or does not determine its configuration.
+    ValueError
+        If a cell makes no sense.
+    """
+    kind = kind_of(row, kinds)
+    cells = Cells(row, kind, kinds)
+    if reason := cells.reason("skip"):
+        raise Skip(reason)
+    seq_len, gpus = cells.whole("seq_len"), cells.whole("n_gpus")
+    if not seq_len or not gpus:
+        raise Skip("missing: seq_len" if not seq_len else "missing: n_gpus")
+    architecture = architecture_of(cells, seq_len)
+    layout = _layout(cells, gpus)
+    micro_batch, grad_accum = _batch(cells, layout["dp"], architecture)
+    machine, cluster = _machine(cells, kinds, gpus)
+    recompute = _spelled(cells, kinds, "act_ckpt", "recompute")
+    if layout["pp"] > architecture.layers:
+        raise Skip("inconsistent as printed")
+    precision = _precision(cells)
+    sequences = layout["dp"] * micro_batch * grad_accum
+    time = measured.step_time(
+        cells.row, kind.flops, architecture, cluster, precision, sequences, recompute
+    )
+    return Run(
+        row=row,
+        kind=kind,
+        source=row.text("source") or kind.name,
+        group=_group(row, gpus, seq_len, sequences),
+        fold="|".join(row.text(column) for column in kind.fold),
+        architecture=architecture,
+        machine=machine,
+        cluster=cluster,
+        stack=stack or kind.stack,
+        changes=_changes(cells, kinds),
+        precision=precision,
+        attention=_spelled(cells, kinds, "attention", "attention", "flash"),
+        optimizer=_optimizer(cells, kinds),
+        seq_len=seq_len,
+        micro_batch=micro_batch,
+        grad_accum=grad_accum,
+        zero_stage=cells.whole("zero_stage", 0) or 0,
+        sequence_parallel=_sequence_parallel(cells, layout["tp"], recompute),
+        offload_optimizer=_tier(cells),
+        recompute=recompute,
+        layers=_partition(kind, architecture, layout["pp"]),
+        n_gpus=gpus,
+        time=time,
+        memory=measured.memory(row),
+        memory_kind=row.text("mem_kind") or kind.memory_kind,
+        outcome=row.text("outcome"),
+        time_skip=cells.reason("time_skip"),
+        memory_skip=cells.reason("memory_skip"),
+        assumed=tuple(sorted(set(cells.assumed))),
+        **layout,
+    )
+
+
+def _group(row: Row, gpus: int, seq_len: int, sequences: int) -> tuple[str, ...]:
+    batch = row.text("global_batch_seqs") or str(sequences)
+    name = row.text("source"), row.text("model"), row.text("gpu")
+    return (*name, str(gpus), str(seq_len), batch)
+
+
+def _layout(cells: Cells, gpus: int) -> dict[str, int]:
+    """Degrees of parallelism; a missing dp follows from the others.
+
+    The product must be the number of GPUs. Expert parallelism divides the data-parallel group.
+    """
+    layout = {name: cells.whole(name, 1) or 1 for name in LAYOUT}
+    if not cells.row.text("tp") and not cells.row.text("pp") and not cells.row.text("dp"):
+        raise Skip("missing: dp, tp, pp")
+    model = layout["tp"] * layout["pp"] * layout["cp"]
+    if not cells.row.text("dp"):
+        cells.assumed.append("dp")
+        layout["dp"] = max(1, gpus // model)
+    elif layout["dp"] * model == gpus * layout["cp"]:
+        layout["dp"] = layout["dp"] // layout["cp"] or 1  # its data-parallel ranks count cp too
+    if layout["dp"] * model != gpus:
+        raise Skip("inconsistent as printed")
+    return layout
+
+
+def _batch(cells: Cells, dp: int, architecture: Architecture) -> tuple[int, int]:
+    """Micro-batch and micro-batches of a step, whatever is missing from the global batch."""
+    micro, accum = cells.row.whole("micro_batch"), cells.row.whole("grad_accum")
+    total = cells.row.whole("global_batch_seqs")
+    if micro is None and accum and total:
+        micro = max(1, total // (dp * accum))
+    if micro is None:
+        micro = cells.whole("micro_batch")
+    if micro is None:
+        raise Skip("missing: micro_batch")
+    if accum is None and total:
+        accum = max(1, total // (dp * micro))
+    if accum is None:
+        accum = cells.whole("grad_accum", 1)
+    return micro, accum or 1
+
+
+def _machine(cells: Cells, kinds: Kinds, gpus: int) -> tuple[Machine, Cluster]:
+    name = cells.kind.gpu or cells.row.text("gpu")
+    gpu = spelled(kinds.gpus, name) or name
+    per_node = cells.row.whole("gpus_per_node") or cells.kind.gpus_per_node
+    network = _network(cells, gpus, per_node or 8)
+    printed = cells.row.number("gpu_mem_gb")
+    try:
+        cluster = _cluster(gpu, gpus, per_node, network)
+    except ValueError:
+        raise Skip(f"gpu: {name or 'not named'}") from None
+    limit = None
+    if printed and printed * GIB > 1.1 * cluster.gpu.memory:
+        limit = 0.99 * printed * GIB  # a larger variant of the card
+        cluster = replace(cluster, memory_limit=limit)
+    return Machine(gpu, cluster.gpus_per_node, network, limit), cluster
+
+
+@cache
+def _cluster(gpu: str, gpus: int, per_node: int | None, network: float | None) -> Cluster:
+    one = parse_gpus(f"1x{gpu}")
+    full = parse_gpus(gpu if gpus == 1 else f"{_most(gpu)}x{gpu}").node.gpus
+    share = min(gpus, per_node or full)
+    while gpus % share:
+        share -= 1
+    share = share if share <= full else full
+    spec = f"{gpus // share}x{share}x{gpu}" if gpus > share else f"{share}x{gpu}"
+    cluster = parse_gpus(spec) if gpus > 1 else one
+    return cluster.with_overrides(inter_bandwidth=network) if network else cluster
+
+
+@cache
+def _most(gpu: str) -> int:
+    """GPUs of the largest reference node."""
+    for count in (72, 16, 8, 4, 2):
+        try:
+            if parse_gpus(f"{count}x{gpu}").nodes == 1:
+                return count
+        except ValueError:
+            continue
+    return 1
+
+
+def _network(cells: Cells, gpus: int, per_node: int) -> float | None:
+    """Bandwidth of a node: by convention, as printed, or None for the reference node's. [byte/s]"""
+    network, nodes = cells.network, max(1.0, gpus / per_node)
+    if network is not None:
+        crowd = max(0.0, math.log2(nodes / network.alone))
+        return network.value * 1e9 / (1 + network.contention * crowd)
+    found = _RATE.search(cells.row.text("inter_bw"))
+    if found is None:
+        return None
+    count = int(found[1] or 1) * (per_node if found[3] else 1)
+    return WIRE * count * float(found[2]) * 1e9 / 8
+
+
+def _precision(cells: Cells) -> str:
+    precision = cells.text("precision").lower() or "bf16"
+    plain = next((p for p in PRECISIONS if precision.endswith(p)), None)
+    if plain is None:
+        raise Skip("precision")
+    return plain
+
+
+def _spelled(cells: Cells, kinds: Kinds, column: str, table: str, default: str = "none") -> str:
+    text = cells.text(column)
+    if not text:
+        return default
+    meaning = spelled(getattr(kinds, table), text)
+    if meaning is None:
+        raise Skip(f"{column}: {text}")
+    return meaning
+
+
+def _optimizer(cells: Cells, kinds: Kinds) -> str:
+    meaning = spelled(kinds.optimizers, cells.text("optimizer") or "adamw")
+    if not meaning:
+        raise Skip(f"optimizer: {cells.text('optimizer')}")
+    return meaning
+
+
+def _sequence_parallel(cells: Cells, tp: int, recompute: str) -> int:
+    """As printed, or by the kind: ``tp`` where tp > 1, ``selective`` with that recompute."""
+    text = cells.text("sequence_parallel")
+    if text in ("tp", "selective"):
+        return int(tp > 1 and (text == "tp" or recompute == "selective"))
+    return int(text == "true")
+
+
+def _tier(cells: Cells) -> int:
+    text = cells.text("offload").lower() or "none"
+    if text not in OFFLOAD_TIERS:
+        raise Skip(f"offload: {text}")
+    return OFFLOAD_TIERS.index(text)
+
+
+def _partition(kind: Kind, architecture: Architecture, pp: int) -> tuple[int, ...]:
+    if kind.partition == "weighed":
+        return partition.weighed(architecture, pp)
+    if kind.partition == "blocks":
+        return partition.blocks(architecture.layers, pp, *kind.blocks)
+    return partition.even(architecture.layers, pp)
+
+
+def _changes(cells: Cells, kinds: Kinds) -> Changes:
+    """Fields of the stack's profiles this row's kind or cells decide."""
+    fields: dict[tuple[str, str], Any] = {}
+    for entry in (cells.kind, *cells.applied):
+        fields.update({("time", name): value for name, value in entry.time.items()})
+        fields.update({("memory", name): value for name, value in entry.memory.items()})
+    version = spelled(kinds.flash, cells.row.text("attention"))
+    if version:
+        fields["time", "flash"] = (version, *(f for f in FLASH_BY_AGE if f < version))
+    return tuple((s, f, json.dumps(v)) for (s, f), v in sorted(fields.items()))

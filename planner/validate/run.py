@@ -1,0 +1,94 @@
+"""What a row of a table trained: everything a prediction needs, and what was measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from costmodels.architecture import Architecture
+from hardware_db import Cluster
+from planner.validate.kinds import Kind
+from planner.validate.table import Row
+
+Changes = tuple[tuple[str, str, str], ...]  # section, field, value as JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The cluster of a run, as far as a prediction depends on it."""
+
+    gpu: str
+    gpus_per_node: int
+    network: float | None  # a node's, None: as the reference node [byte/s]
+    memory: float | None  # of one GPU, None: as the database [byte]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One row with all its conventions applied.
+
+    ``layers``: of each stage. ``group``: runs between which a planner would choose. ``fold``:
+    what --logo leaves out together. ``assumed``: columns whose cell was empty and filled by a
+    default of its kind.
+    """
+
+    row: Row
+    kind: Kind
+    source: str
+    group: tuple[str, ...]
+    fold: str
+    architecture: Architecture
+    machine: Machine
+    cluster: Cluster
+    stack: str
+    changes: Changes
+    precision: str
+    attention: str
+    optimizer: str
+    seq_len: int
+    dp: int
+    tp: int
+    pp: int
+    cp: int
+    ep: int
+    micro_batch: int
+    grad_accum: int
+    virtual_stages: int
+    zero_stage: int
+    sequence_parallel: int
+    offload_optimizer: int
+    recompute: str
+    layers: tuple[int, ...]
+    n_gpus: int
+    time: float | None  # measured [s]
+    memory: float | None  # measured [byte]
+    memory_kind: str
+    outcome: str  # ok, oom, crashed_or_oom or empty
+    time_skip: str
+    memory_skip: str
+    assumed: tuple[str, ...] = field(default=())
+
+    @property
+    def sequences(self) -> int:
+        """Sequences of a step."""
+        return self.dp * self.micro_batch * self.grad_accum
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What runs must share to be predicted as one array."""
+        return (
+            self.architecture,
+            self.machine,
+            self.stack,
+            self.changes,
+            self.precision,
+            self.attention,
+            self.optimizer,
+            self.seq_len,
+            self.pp,
+            self.layers,
+            self.recompute,
+        )
+
+
+class Skip(Exception):
+    """A row that cannot be predicted, with the reason in a few words."""

@@ -1,0 +1,102 @@
+"""The network a row trained: from its cells, or by name from the catalogue."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from costmodels.architecture import Architecture
+from costmodels.params import total_parameters
+from planner.catalogue import find_model, load_model
+from planner.validate.cells import Cells
+from planner.validate.run import Skip
+
+FFN_PER_HIDDEN = 4  # of a plain feed-forward where the table does not print it
+
+
+def architecture_of(cells: Cells, seq_len: int) -> Architecture:
+    """The network of a row.
+
+    Cells left empty come from the catalogue where it has a model of the row's name, a missing
+    feed-forward width or number of layers also from the parameter count.
+
+    Raises
+    ------
+    Skip
+        If the shape is not determined.
+    """
+    known = _catalogued(cells.row.text("model"))
+    routed = cells.row.whole("experts")
+    if known is not None and (cells.row.whole("hidden") is None or routed):
+        return _cut(cells, known)
+    if routed:
+        raise Skip("missing: shape of the experts")
+    hidden, heads = cells.whole("hidden"), cells.whole("heads")
+    if hidden is None:
+        raise Skip("missing: hidden")
+    shape = _dense(cells, hidden, heads, seq_len)
+    return shape if shape.layers and shape.ffn else _counted(cells, shape)
+
+
+def _catalogued(name: str) -> Architecture | None:
+    if not name:
+        return None
+    try:
+        return load_model(find_model(name.split(" cut to ")[0])[0])
+    except ValueError:
+        return None
+
+
+def _cut(cells: Cells, known: Architecture) -> Architecture:
+    """The catalogue's model with the row's number of layers."""
+    layers = cells.row.whole("layers") or known.layers
+    return replace(known, layers=layers, name=cells.row.text("model"))
+
+
+def _dense(cells: Cells, hidden: int, heads: int | None, seq_len: int) -> Architecture:
+    row = cells.row
+    gated = cells.flag("gated_mlp", False)
+    if heads is None:  # heads of 128 are what large models have
+        cells.assumed.append("heads")
+        heads = max(1, hidden // 128)
+    ffn = cells.whole("ffn") or (0 if gated else FFN_PER_HIDDEN * hidden)
+    vocab = cells.whole("vocab")
+    if vocab is None:
+        raise Skip("missing: vocab")
+    biased = not gated and "mosaic" not in row.text("source")
+    return Architecture(
+        name=row.text("model"),
+        family="llama" if gated else "gpt2",
+        layers=cells.whole("layers") or 0,
+        hidden=hidden,
+        heads=heads,
+        kv_heads=cells.whole("kv_heads") or heads,
+        head_dim=-(-hidden // heads),
+        ffn=ffn,
+        vocab=vocab,
+        max_seq_len=seq_len,
+        gated_mlp=gated,
+        activation="silu" if gated else "gelu",
+        norm="rmsnorm" if gated else "layernorm",
+        norms_per_layer=2,
+        tied_embeddings=cells.flag("tied_embeddings", not gated),
+        bias="all" if biased else "none",
+        positional="rope" if gated else "learned",
+        norm_bias=biased,
+    )
+
+
+def _counted(cells: Cells, shape: Architecture) -> Architecture:
+    """Layers or feed-forward width, whichever is missing, from the parameter count."""
+    billions = cells.row.number("params_b")
+    missing = "layers" if not shape.layers else "ffn"
+    if not billions or (not shape.layers and not shape.ffn):
+        raise Skip(f"missing: {missing}")
+    cells.assumed.append(missing)
+    step = {"layers": 1} if missing == "layers" else {"ffn": 64}
+    base = {"layers": shape.layers, "ffn": shape.ffn}
+    low = total_parameters(replace(shape, **{**base, missing: step[missing]}))
+    high = total_parameters(replace(shape, **{**base, missing: 2 * step[missing]}))
+    count = round((billions * 1e9 - low) / (high - low)) + 1
+    if count < 1:
+        raise Skip(f"missing: {missing}")
+    return replace(shape, **{missing: count * step[missing]})

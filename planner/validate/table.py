@@ -1,0 +1,177 @@
+"""Reading tables of runs: CSV with the columns of ``docs/validation.md``, cells may be empty."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+TableKind = Literal["runs", "activations", "peaks"]
+
+NUMBERS = (
+    "params_b layers hidden heads kv_heads ffn vocab experts topk gpu_mem_gb n_gpus gpus_per_node "
+    "seq_len micro_batch global_batch_seqs grad_accum dp tp pp cp ep virtual_stages zero_stage "
+    "step_time_s tokens_per_s_per_gpu tflops_per_gpu mfu_pct peak_mem_gib"
+).split()
+WHOLE = frozenset(
+    "layers hidden heads kv_heads ffn vocab experts topk n_gpus gpus_per_node seq_len micro_batch "
+    "global_batch_seqs grad_accum dp tp pp cp ep virtual_stages zero_stage".split()
+)
+FLAGS = ("gated_mlp", "tied_embeddings", "sequence_parallel", "fused_norm")
+TEXTS = (
+    "source ref model gpu intra_bw inter_bw framework precision optimizer offload act_ckpt "
+    "attention mem_kind outcome notes"
+).split()
+COLUMNS = (*TEXTS, *NUMBERS, *FLAGS)
+NEEDED = ("gpu", "n_gpus", "seq_len")
+MEASURED = (
+    "step_time_s",
+    "tokens_per_s_per_gpu",
+    "tflops_per_gpu",
+    "mfu_pct",
+    "peak_mem_gib",
+    "outcome",
+)
+OUTCOMES = ("", "ok", "oom", "crashed_or_oom", "error")
+LARGEST = 1e18  # no cell of a run is beyond it
+
+ORACLE_ACTIVATIONS = ("family", "saved_activations", "layer_activations", "nonlayer_activations")
+ORACLE_PEAKS = ("family", "peak_total", "peak_phase", "opt", "world")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a table: its cells as text, and as numbers where the column holds numbers."""
+
+    file: str
+    line: int
+    cells: dict[str, str]
+
+    def text(self, name: str) -> str:
+        """A cell, stripped; empty where the column is missing."""
+        return self.cells.get(name, "").strip()
+
+    def number(self, name: str) -> float | None:
+        """A cell as a number, None where it is empty.
+
+        Raises
+        ------
+        ValueError
+            If it holds something else, or a number no run can have.
+        """
+        text = self.text(name)
+        if not text:
+            return None
+        try:
+            value = float(text)
+        except ValueError:
+            raise self.bad(name, "a number") from None
+        if not math.isfinite(value) or value < 0 or value > LARGEST:
+            raise self.bad(name, "a number from 0 up")
+        if name in WHOLE and value != int(value):
+            raise self.bad(name, "a whole number")
+        return value
+
+    def whole(self, name: str) -> int | None:
+        """A cell as a whole number, None where it is empty."""
+        value = self.number(name)
+        return None if value is None else int(value)
+
+    def flag(self, name: str) -> bool | None:
+        """A cell as true or false, None where it is empty."""
+        text = self.text(name).lower()
+        if text not in ("", "true", "false"):
+            raise self.bad(name, "true or false")
+        return None if not text else text == "true"
+
+    def bad(self, name: str, accepted: str) -> ValueError:
+        """The error that says where a cell makes no sense."""
+        return ValueError(
+            f"{self.file} line {self.line}: {name} is {self.text(name)!r}: expected {accepted}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A CSV file that was read."""
+
+    path: Path
+    kind: TableKind
+    header: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+def read_table(path: Path) -> Table:
+    """Read a table of measured runs, or one of the two oracle tables (known by their columns).
+
+    Raises
+    ------
+    ValueError
+        In one line: unreadable file, missing columns, or a cell that makes no sense.
+    """
+    lines = list(csv.reader(io.StringIO(_text(path), newline=""), strict=True))
+    if not lines or not any(lines[0]):
+        raise ValueError(f"{path}: empty; expected a CSV file with a header line")
+    header = tuple(name.strip() for name in lines[0])
+    twice = sorted({name for name in header if header.count(name) > 1})
+    if twice:
+        raise ValueError(f"{path}: column {', '.join(twice)} appears twice")
+    rows = []
+    for number, values in enumerate(lines[1:], start=2):
+        if not any(v.strip() for v in values):
+            continue
+        if len(values) != len(header):
+            raise ValueError(
+                f"{path} line {number}: {len(values)} cells under {len(header)} columns"
+            )
+        rows.append(Row(str(path), number, dict(zip(header, values, strict=True))))
+    kind = _kind(path, header)
+    if kind == "runs":
+        for row in rows:
+            check(row)
+    return Table(path, kind, header, tuple(rows))
+
+
+def check(row: Row) -> None:
+    """Every cell of a run makes sense.
+
+    Raises
+    ------
+    ValueError
+        Naming file, line and column of the first that does not.
+    """
+    for name in NUMBERS:
+        row.number(name)
+    for name in FLAGS:
+        row.flag(name)
+    if row.text("outcome") not in OUTCOMES:
+        raise row.bad("outcome", ", ".join(filter(None, OUTCOMES)))
+
+
+def _text(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ValueError(f"{path}: cannot read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: not text in UTF-8; expected a CSV file") from None
+    if "\0" in text:
+        raise ValueError(f"{path}: not a CSV file (it holds NUL bytes)")
+    return text
+
+
+def _kind(path: Path, header: tuple[str, ...]) -> TableKind:
+    names = set(header)
+    if names.issuperset(ORACLE_ACTIVATIONS):
+        return "activations"
+    if names.issuperset(ORACLE_PEAKS):
+        return "peaks"
+    missing = [name for name in NEEDED if name not in names]
+    if missing:
+        raise ValueError(f"{path}: no column {', '.join(missing)}: expected a table of runs")
+    if not names.intersection(MEASURED):
+        raise ValueError(f"{path}: nothing measured: expected one of {', '.join(MEASURED)}")
+    return "runs"

@@ -1,0 +1,133 @@
+"""The report of ``planner validate`` for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from planner.validate.report import Headline, OracleScore, Report, SourceScore
+
+LABELS = {
+    "time_mape": "step time, mean error",
+    "time_worst": "step time, worst error",
+    "within_25": "step times within 25 %",
+    "rho": "rank correlation",
+    "regret": "regret, mean",
+    "worst_regret": "regret, worst group",
+    "blind_regret": "regret, blind",
+    "memory_mape": "peak memory, mean error",
+    "memory_median": "peak memory, median error",
+    "memory_worst": "peak memory, worst error",
+    "fit_accuracy": "fits or not, right",
+    "false_fit": "called fitting, was not",
+    "ok_called_oom": "ran, called not fitting",
+    "failed_called_oom": "failed, called not fitting",
+    "within_half_percent": "rows within 0.5 %",
+    "within_two_percent": "rows within 2 %",
+    "mape": "mean error",
+    "right_phase": "peak in the right phase",
+}
+
+
+def figure(metric: str, value: float | None) -> str:
+    """A figure as people write it: rank correlations plain, the rest in per cent.
+
+    >>> figure("rho", 0.948), figure("regret", 0.0014), figure("rho", None)
+    ('0.95', '0.1 %', '-')
+    """
+    if value is None:
+        return "-"
+    return f"{value:.2f}" if metric == "rho" else f"{100 * value:.1f} %"
+
+
+def report_text(report: Report) -> str:
+    """The whole report."""
+    how = "constants refitted without the rows scored" if report.held_out else "shipped constants"
+    lines = [f"{report.used} of {report.rows} rows used ({how})"]
+    lines += _reasons(report.skipped)
+    for name, score in (
+        ("bytes saved for backward", report.oracle_activations),
+        ("step peaks", report.oracle_peaks),
+    ):
+        if score is not None:
+            lines += ["", *_oracle(name, score)]
+    for source in report.sources:
+        lines += ["", *source_lines(source)]
+    if report.headlines:
+        lines += ["", *headline_lines(report.headlines)]
+    if report.notes:
+        lines += ["", *report.notes]
+    return "\n".join(lines)
+
+
+def _reasons(skipped: Mapping[str, int]) -> list[str]:
+    if not skipped:
+        return []
+    return ["  skipped: " + ", ".join(f"{n} {reason}" for reason, n in skipped.items())]
+
+
+def _oracle(name: str, score: OracleScore) -> list[str]:
+    phase = "" if score.right_phase is None else f", right phase {100 * score.right_phase:.1f} %"
+    lines = [
+        f"{name}: {score.count} rows, {100 * score.within_half_percent:.1f} % within 0.5 %, "
+        f"{100 * score.within_two_percent:.1f} % of those modelled within 2 %, "
+        f"mean error {100 * score.mape:.3f} %, worst {100 * score.worst:.2f} %{phase}"
+    ]
+    shares = ", ".join(f"{n} {100 * share:.1f} %" for n, share in score.by_category.items())
+    return [*lines, f"  within 0.5 % by category: {shares}"] if shares else lines
+
+
+def source_lines(source: SourceScore) -> list[str]:
+    """One source: how it was read, then time, memory, verdict and its groups."""
+    title = f"{source.source} ({source.kind}, stack {source.stack or '-'})"
+    lines = [f"{title}: {source.used} of {source.rows} rows", *_reasons(source.skipped)]
+    if source.assumed:
+        filled = ", ".join(f"{name} {n}" for name, n in source.assumed.items())
+        lines.append(f"  assumed where empty: {filled}")
+    if t := source.time:
+        lines.append(
+            f"  step time  {t.count:5d} rows  mean error {figure('', t.mape)}  "
+            f"bias {100 * t.bias:+.1f} %  p90 {figure('', t.p90)}  "
+            f"within 25 % {figure('', t.within_25)}  in interval {figure('', t.coverage)}"
+        )
+        if t.groups:
+            lines.append(
+                f"  choice     {t.groups:5d} groups  rho {figure('rho', t.rho)}  "
+                f"regret {figure('', t.regret)}, worst {figure('', t.worst_regret)}, "
+                f"blind {figure('', t.blind_regret)}; "
+                f"first pick ran {figure('', t.blind_first_ran)}"
+            )
+    for m in source.memory:
+        lines.append(
+            f"  memory     {m.count:5d} rows  {m.kind}: mean error {figure('', m.mape)}  "
+            f"bias {100 * m.bias:+.1f} %  median {figure('', m.median)}  "
+            f"worst {figure('', m.worst)}  in interval {figure('', m.coverage)}"
+        )
+    if f := source.fit:
+        lines.append(
+            f"  fits       {f.count:5d} rows  right {figure('', f.accuracy)}  "
+            f"false fit {figure('', f.false_fit)}  false no fit {figure('', f.false_no_fit)}"
+            + (
+                f"; of {f.failed} failed runs {figure('', f.failed_called_oom)} called oom"
+                if f.failed
+                else ""
+            )
+        )
+    for group in source.groups:
+        if group.regret is not None:
+            lines.append(
+                f"    {group.model}, {group.n_gpus} {group.gpu}, seq {group.seq_len}, "
+                f"batch {group.global_batch}: {group.count} rows, "
+                f"error {figure('', group.time_mape)}, rho {figure('rho', group.rho)}, "
+                f"regret {figure('', group.regret)}, blind {figure('', group.blind_regret)}"
+            )
+    return lines
+
+
+def headline_lines(headlines: tuple[Headline, ...]) -> list[str]:
+    """The accuracy table."""
+    verdict = {True: "met", False: "missed", None: "reported"}
+    return [
+        f"{h.name:58s} {LABELS[h.metric]:28s} {h.rows:5d} rows  "
+        f"{figure(h.metric, h.value):>8s}  aim {figure(h.metric, h.target):>7s}  {verdict[h.met]}"
+        for h in headlines
+    ]

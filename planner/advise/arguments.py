@@ -156,8 +156,10 @@ def parse_flags(
                 flaws.append(Flaw("repeated", (current,), word.place, typed))
             places[(current,)] = word.place
             spelling[current] = typed
-        elif current:
+        elif (word.known and current) or (not word.known and current and not values):
             values.append(word)
+        elif not word.known:
+            flaws.append(Flaw("unresolved", (), word.place, "an argument"))
     finish()
     return Document(
         kind=kind,
@@ -290,7 +292,7 @@ def _with_file(launcher: str, words: Sequence[Word], name: str, text: str) -> La
     return None
 
 
-def _made(launcher: str, options: Mapping[str, Any], flags: Document, target: str) -> Launch:
+def _made(launcher: str, options: Mapping[str, Value], flags: Document, target: str) -> Launch:
     kind = flags_kind(flags.data)
     document = Document(
         kind=kind,
@@ -310,6 +312,8 @@ def _made(launcher: str, options: Mapping[str, Any], flags: Document, target: st
         world = per_node * nodes
     elif launcher == "python":
         world = 1
+    if "srun " in flags.text and "nnodes" not in options:
+        world = None  # the job allocation decides
     target = "" if UNKNOWN in target else target
     return Launch(launcher, options, document, target, world, per_node)
 

@@ -23,6 +23,7 @@ _AXOLOTL_MARKS = {"base_model", "sequence_len", "micro_batch_size", "sample_pack
 _AXOLOTL_MARKS |= {"load_in_8bit", "load_in_4bit", "adapter", "dataset_prepared_path"}
 _LLAMAFACTORY_MARKS = {"model_name_or_path", "finetuning_type", "stage", "template", "cutoff_len"}
 _LLAMAFACTORY_MARKS |= {"do_train", "per_device_train_batch_size", "dataset", "dataset_dir"}
+_ALONE = {"base_model", "model_name_or_path", "distributed_type", "deepspeed_config"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +140,13 @@ def _kind(document: Document) -> str:
         "llamafactory": len(keys & _LLAMAFACTORY_MARKS),
     }
     best = max(scores, key=lambda kind: scores[kind])
-    if scores[best] == 0:
-        if document.format == "json":
-            return "deepspeed"
+    if document.format == "json" and not keys:
+        return "deepspeed"
+    if document.format == "yaml" and best == "deepspeed" and "zero_optimization" not in keys:
+        best = max(("accelerate", "axolotl", "llamafactory"), key=lambda kind: scores[kind])
+    if 25 * scores[best] < len(keys) or scores[best] < (
+        1 if best == "deepspeed" or keys & _ALONE else 2
+    ):
         raise Unreadable(
             document.name,
             "not a known kind of file; expected a DeepSpeed JSON, an Accelerate, LLaMA-Factory or"

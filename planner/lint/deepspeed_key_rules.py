@@ -53,8 +53,8 @@ def _unknown(facts: DeepSpeedFacts, strict: bool) -> Iterator[Hit]:
     for path, name, value, key, section in entries(facts):
         if key is not None or path in REMOVED or _strict(facts, section) is not strict:
             continue
-        if len(path) == 1 and name in _OUTER:
-            continue
+        if len(path) == 1 and (name in _OUTER or name.startswith(("_", "//"))):
+            continue  # another program's key, or a comment
         if not strict and len(path) > 1 and not section.keys:
             continue
         suggestion, patch = _meant(path, name, value)

@@ -260,11 +260,10 @@ RULES: tuple[Rule[Facts], ...] = (
     ),
     Rule(
         "hf-checkpointing-twice",
-        "warning",
-        "{flag} on top of FSDP's own activation checkpointing gathers the weights once more in the"
-        " backward pass",
+        "error",
+        "{flag} and FSDP's own activation checkpointing are both on; the trainer stops",
         "leave it to fsdp_activation_checkpointing",
-        f"{_ARGS} (fsdp_config, activation_checkpointing)",
+        "transformers 5.24.0, src/transformers/trainer.py (fsdp_plugin)",
         checkpointing_twice,
     ),
     Rule(

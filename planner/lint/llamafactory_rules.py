@@ -93,7 +93,9 @@ def quantized_zero_3(facts: Facts) -> Iterator[Hit]:
 
 def no_half(facts: Facts) -> Iterator[Hit]:
     """Nothing in half precision."""
+    marks = ("per_device_train_batch_size", "gradient_accumulation_steps", "num_train_epochs")
     trains = as_bool(facts.doc.get("do_train", default=True))
+    trains = trains and any(facts.doc.has(name) for name in marks)
     halves = ("bf16", "fp16", "pure_bf16", "fp8")
     if trains and not any(_on(facts, name) for name in halves):
         given = next((name for name in halves if facts.doc.has(name)), None)

@@ -42,6 +42,11 @@ def deepspeed(doc: Document) -> bool:
     return any(doc.has(name) for name in marks)
 
 
+def _open(doc: Document) -> bool:
+    """Whether part of the list is in a variable without a value."""
+    return any(flaw.kind == "unresolved" and not flaw.path for flaw in doc.flaws)
+
+
 def tp(doc: Document) -> int | None:
     """Tensor-parallel ranks."""
     return number(doc, "tensor_model_parallel_size", 1)
@@ -111,7 +116,9 @@ def old_names(facts: Facts) -> Iterator[Hit]:
 
 def missing(facts: Facts) -> Iterator[Hit]:
     """Flags without which nothing starts."""
-    if not facts.doc.has("micro_batch_size") and not facts.doc.has("batch_size"):
+    trains = any(facts.doc.has(n) for n in ("global_batch_size", "train_iters", "train_samples"))
+    given = facts.doc.has("micro_batch_size") or facts.doc.has("batch_size")
+    if trains and not given and not _open(facts.doc):
         yield Hit((), {"name": "micro-batch-size"}, (set_key("micro_batch_size", value=1),))
 
 
@@ -446,7 +453,7 @@ def precision(facts: Facts) -> Iterator[Hit]:
         yield Hit(("fp8_format",), {"what": f"{device.name} has no fp8"}, (), "error")
     if not on(facts.doc, "fp16") and not on(facts.doc, "bf16"):
         values = {"what": "neither --bf16 nor --fp16 is given: training runs in fp32"}
-        if any(flaw.kind == "unresolved" and not flaw.path for flaw in facts.doc.flaws):
+        if _open(facts.doc) or not facts.doc.has("micro_batch_size"):
             return
         yield Hit((), values, (set_key("bf16", value=True),), "warning")
 

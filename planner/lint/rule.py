@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
@@ -12,6 +13,7 @@ from planner.lint.document import Document, Path, dotted
 from planner.lint.finding import SEVERITIES, Edit, Finding, Severity
 
 F = TypeVar("F")  # the facts a rule looks at
+MOST_HITS = 50  # of one rule in one file: a file of another kind would give thousands
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,9 @@ def move_key(path: Path, to: Path) -> Edit:
 def apply_rules(rules: Sequence[Rule[F]], facts: F, document: Document) -> tuple[Finding, ...]:
     """All findings of the rules, worst first, then in file order."""
     found = [
-        _finding(rule, hit, hit.document or document) for rule in rules for hit in rule.find(facts)
+        _finding(rule, hit, hit.document or document)
+        for rule in rules
+        for hit in islice(rule.find(facts), MOST_HITS)
     ]
     unique = {(f.id, f.file, f.key, f.effect): f for f in found}
     return order(unique.values())

@@ -7,7 +7,14 @@ from typing import Any
 
 from costmodels.architecture import Architecture
 from costmodels.buckets import zero_buckets
-from costmodels.params import embedding_parameters, mean_layer_parameters, total_parameters
+from costmodels.params import (
+    attention_parameters,
+    embedding_parameters,
+    final_norm_parameters,
+    head_parameters,
+    mean_layer_parameters,
+    total_parameters,
+)
 from planner.emit.layout import NVME_PATH, uses_nvme
 from planner.job import Job
 from planner.plan import Plan
@@ -18,6 +25,7 @@ from planner.plan import Plan
 SWAPPED_TENSORS = 4
 PARAMETER_BUFFERS = 5  # DeepSpeed's default for offload_param.buffer_count
 LEAST_PARAMETER_BUFFER = 100_000_000  # elements; DeepSpeed's default for buffer_size
+GROUPS_PER_LAYER = 4  # sub-groups of a layer where only some layers are offloaded
 # Writing whole weights on save gathers them on one rank of the first node; above this share of
 # its RAM the sharded checkpoint is the only safe one.
 GATHER_SHARE = 0.25
@@ -107,16 +115,15 @@ def _partly(arch: Architecture, plan: Plan) -> bool:
 
 
 def sub_group_size(arch: Architecture, plan: Plan, usual: int) -> int:
-    """Elements of the optimizer's tile: one layer's shard where only some layers are offloaded.
+    """Elements of the optimizer's tile: part of a layer's shard where some layers are offloaded.
 
     Whole sub-groups move to the host, so the tile is what makes the ratio representable
     (DeepSpeed 0.19.8 deepspeed/runtime/zero/stage3.py, subgroup_to_device).
     """
-    return _layer_shard(arch, plan) if _partly(arch, plan) else usual
-
-
-def _layer_shard(arch: Architecture, plan: Plan) -> int:
-    return math.ceil(float(mean_layer_parameters(arch).total) / (plan.dp * plan.tp))
+    if not _partly(arch, plan):
+        return usual
+    shard = float(mean_layer_parameters(arch).total) / (plan.dp * plan.tp)
+    return math.ceil(shard / GROUPS_PER_LAYER)
 
 
 def offload_ratio(arch: Architecture, plan: Plan) -> float:
@@ -124,28 +131,63 @@ def offload_ratio(arch: Architecture, plan: Plan) -> float:
 
     DeepSpeed keeps the first ``int((1 - ratio) * n)`` of n sub-groups on the GPU, in the order of
     the model: the embedding, then the layers. The ratio aims between two whole sub-groups, so
-    that rounding and padding do not tip it.
+    that rounding does not tip it.
     """
     if not _partly(arch, plan):
         return 1.0
-    layer = float(mean_layer_parameters(arch).total)
-    embedding = float(embedding_parameters(arch).total)
-    total = float(total_parameters(arch))
+    ways = plan.dp * plan.tp
+    layer = float(mean_layer_parameters(arch).total) / ways
     room = (arch.layers - offloaded_layers(plan)) * layer
-    if embedding >= layer:  # embedding, one group a layer, final norm with the head
-        groups = arch.layers + 2
-        kept = 0 if room < embedding else 1 + int((room - embedding) // layer)
-    else:
-        groups = math.ceil(total / layer)
-        kept = int(groups * room // total)
-    return 1.0 if kept == 0 else round(1 - (kept + 0.5) / groups, 4)
+    groups = sub_groups(tensors(arch), ways, sub_group_size(arch, plan, 0))
+    kept, held = 0, 0
+    for group in groups:
+        held += group
+        if held > room:
+            break
+        kept += 1
+    return 1.0 if kept == 0 else round(1 - (kept + 0.5) / len(groups), 5)
+
+
+def sub_groups(sizes: list[int], ways: int, tile: int) -> list[int]:
+    """Elements of each sub-group: shards of whole tensors until ``tile`` is reached.
+
+    DeepSpeed 0.19.8 deepspeed/runtime/zero/stage3.py, _create_fp16_sub_groups.
+
+    >>> sub_groups([10, 4, 4, 4], 1, 6)
+    [10, 8, 4]
+    """
+    groups, running = [], 0
+    for size in sizes:
+        running += math.ceil(size / ways)
+        if running >= tile:
+            groups.append(running)
+            running = 0
+    return [*groups, running] if running else groups
+
+
+def tensors(arch: Architecture) -> list[int]:
+    """Elements of the model's tensors in their order: table, layers, final norm, head.
+
+    A layer is its attention, a third each of its gated feed-forward (experts are stacked alike),
+    or half each of a plain one.
+    """
+    layer = int(mean_layer_parameters(arch).total)
+    attention = int(attention_parameters(arch).total)
+    parts = 3 if arch.gated_mlp else 2
+    inner = [(layer - attention) // parts] * parts
+    kv = arch.kv_heads / (2 * arch.heads + 2 * arch.kv_heads)
+    outer = [int(attention * share) for share in (0.5 - kv, kv, kv)]
+    one = [*outer, attention - sum(outer), *inner, layer - attention - sum(inner)]
+    ends = [int(final_norm_parameters(arch).total), int(head_parameters(arch).total)]
+    sizes = [int(embedding_parameters(arch).total), *(one * arch.layers), *ends]
+    return [size for size in sizes if size]
 
 
 def aio_section(plan: Plan) -> dict[str, Any] | None:
     """``aio``, needed only where something is on NVMe.
 
-    Eight threads of queue depth 32 and 1 MiB blocks saturate one to four drives (DeepNVMe
-    tutorial, deepspeed.ai/tutorials/deepnvme, "Performance Tuning").
+    The most parallel setting of DeepSpeed's own sweep that keeps its smallest blocks and queue
+    (deepspeed/nvme/perf_run_sweep.py); ``ds_nvme_tune`` finds the best for a drive.
     """
     if not uses_nvme(plan):
         return None

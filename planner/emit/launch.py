@@ -76,8 +76,14 @@ def launch_script(job: Job, plan: Plan, launch: Launch) -> str:
         folders=folders,
         fixed=dict(launch.fixed),
         import_here=launch.import_here,
+        uses_here=launch.import_here or bool(launch.script.bundled) or _names_here(launch),
         variables={k: v for k, v in environment(job, plan).items() if k not in launch.fixed},
     )
+
+
+def _names_here(launch: Launch) -> bool:
+    arguments = (*launch.plan_args, *launch.train_args)
+    return any("$HERE" in word for argument in arguments for word in argument)
 
 
 def shell_words(argument: Argument) -> str:
@@ -88,7 +94,13 @@ def shell_words(argument: Argument) -> str:
     >>> shell_words(("--config", "$HERE/a.json"))
     '--config "$HERE/a.json"'
     """
-    return " ".join(f'"{word}"' if "$" in word else shlex.quote(word) for word in argument)
+    return " ".join(_shell_word(word) for word in argument)
+
+
+def _shell_word(word: str) -> str:
+    if "$" in word:
+        return f'"{word}"'
+    return f"'{word}'" if "," in word else shlex.quote(word)  # an unquoted comma looks like Python
 
 
 def describe(job: Job, plan: Plan) -> list[str]:

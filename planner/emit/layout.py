@@ -9,6 +9,7 @@ from planner.plan import Plan
 
 NVME_PATH = "/local_nvme"  # mount point of the drives, checked by launch.sh before it starts
 MASTER_PORT = 29500  # torchrun's default
+PINNED_ROUNDING = 64  # MiB; smaller pinned allocations may still round up
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,23 +41,31 @@ def environment(job: Job, plan: Plan) -> dict[str, str]:
     -----
     Growing segments keep fragmentation to a few per cent (PyTorch, CUDA semantics, "Optimizing
     memory usage"); torch 2.9 renamed the variable and reads both names. CPU Adam runs on
-    ``OMP_NUM_THREADS`` threads of each process. torch's pinned allocations round up to powers of
-    two; DeepSpeed's own page-locked allocator does not (deepspeed/utils/pin_memory.py).
+    ``OMP_NUM_THREADS`` threads of each process. torch rounds pinned allocations up to powers of
+    two: DeepSpeed's own page-locked allocator does not (deepspeed/utils/pin_memory.py), and from
+    torch 2.13 a size can be named above which torch does not (c10/core/AllocatorConfig.h).
     """
     threads = layout(job, plan).cpus_per_gpu
+    allocator = "expandable_segments:True"
+    pinned = f",pinned_max_round_threshold_mb:{PINNED_ROUNDING}" if rounds_pinned(plan) else ""
     variables = {
-        "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
-        "PYTORCH_ALLOC_CONF": "expandable_segments:True",
+        "PYTORCH_CUDA_ALLOC_CONF": allocator,
+        "PYTORCH_ALLOC_CONF": allocator + pinned,
         "OMP_NUM_THREADS": str(threads),
         "NCCL_DEBUG": "WARN",
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
         "TOKENIZERS_PARALLELISM": "false",
     }
-    if offloads(plan) and plan.stack in ("deepspeed", "megatron-deepspeed"):
+    if offloads(plan) and not rounds_pinned(plan):
         variables["DS_PIN_MEMORY_BACKEND"] = "native"
     if plan.precision == "tf32":
         variables["TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"] = "1"
     return variables
+
+
+def rounds_pinned(plan: Plan) -> bool:
+    """Whether the run offloads through torch's own pinned allocator."""
+    return offloads(plan) and plan.stack not in ("deepspeed", "megatron-deepspeed")
 
 
 def offloads(plan: Plan) -> bool:

@@ -86,6 +86,11 @@ def check(job: Job, plan: Plan) -> None:
         NAME,
         "--cpu-optimizer is Adam",
     )
+    require(
+        plan.offload_optimizer != "nvme" and plan.offload_parameters == "none",
+        NAME,
+        "--cpu-optimizer keeps the optimizer in host RAM; parameters stay on the GPU",
+    )
     whole_offload(plan, NAME)
     require(plan.cp == 1, NAME, f"cp {plan.cp}: Ulysses is not written yet")
     granularity = one_recompute(plan, NAME)

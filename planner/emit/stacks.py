@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from planner.emit.accelerate import accelerate_fsdp2
 from planner.emit.deepspeed import CONFIG, deepspeed_config
 from planner.emit.launch import Launch, Script, launch_script
-from planner.emit.layout import layout
+from planner.emit.layout import layout, rounds_pinned
 from planner.emit.megatron import emit_megatron
 from planner.emit.megatron_deepspeed import emit_megatron_deepspeed
 from planner.emit.slurm import sbatch
@@ -47,6 +47,10 @@ def emit_notes(job: Job, plan: Plan) -> tuple[str, ...]:
     notes = version_notes(plan.stack)
     if plan.stack == "deepspeed":
         notes += _deepspeed_notes(job, plan)
+    if rounds_pinned(plan):
+        notes.append("launch.sh names pinned_max_round_threshold_mb, which torch knows from 2.13")
+    if plan.stack == "fsdp2" and plan.precision == "fp8":
+        notes.append("fp8 linears of torchtitan come from torchao, to be installed beside it")
     if plan.stack == "fsdp2":
         try:
             notes += accelerate_fsdp2(job, plan)[1]

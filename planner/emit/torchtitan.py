@@ -80,6 +80,11 @@ def check(job: Job, plan: Plan) -> None:
     )
     require(plan.ep == 1, NAME, f"ep {plan.ep}: models with experts are not written yet")
     require(job.spec.grad_dtype in ("auto", "fp32"), NAME, "mixed_precision_reduce is fp32")
+    require(
+        plan.pp == 1 or not job.architecture.tied_embeddings,
+        NAME,
+        "a pipeline cannot share the embedding with the head",
+    )
     whole_offload(plan, NAME)
     checkpoint(plan)
 

@@ -23,9 +23,10 @@ from planner.stage_options import (
     NEVER,
     StageOptions,
     Variant,
+    needs_of,
     number_of_options,
     stage_options,
-    times_and_needs,
+    times_of,
     usable_counts,
 )
 
@@ -83,7 +84,7 @@ def relax(program: ShapeProgram, at_most: int | None = None) -> Relaxed:
 
 def _most_units(program: ShapeProgram, most: int, at_most: int) -> int:
     """Chunks of layers no stage can exceed without its time alone breaking the cut."""
-    ceiling = _ceiling(program, at_most)
+    ceiling = _ceiling(program, at_most - program.fixed)
     per_layer = program.time_layer + _least_kind(program)
     fits = (ceiling - program.time_const) // np.maximum(per_layer * program.chunk, 1)
     return int(np.clip(np.where(per_layer > 0, fits, most), 0, most).max())
@@ -95,10 +96,10 @@ def _least_kind(program: ShapeProgram) -> Ints:
 
 
 def _ceiling(program: ShapeProgram, at_most: int) -> int:
-    """What the bottleneck cannot exceed under the cut."""
+    """What the bottleneck cannot exceed if the objective, fixed part aside, is to be at most so."""
     per_layer = program.time_layer + _least_kind(program)
     total = int(program.time_const.sum()) + int(per_layer.min()) * program.layers
-    spare = at_most - program.fixed - program.weight_sum * total
+    spare = at_most - program.weight_sum * total
     spare -= program.weight_edge * _least_edge(program)
     if not program.weight_bottleneck:
         return NEVER if spare >= 0 else -NEVER
@@ -154,7 +155,9 @@ def _relax_within(program: ShapeProgram, high: int, at_most: int | None) -> Rela
     for variant in _variants(program):
         if _least_objective(program, variant) >= search.best:
             continue
-        if search.improve(stage_options(program, variant, low, high)):
+        if search.improve(
+            stage_options(program, variant, low, high, _ceiling(program, search.best))
+        ):
             chosen = variant
     if search.found is None or chosen is None:
         return Relaxed()
@@ -195,8 +198,8 @@ def _decision(
         slots = np.flatnonzero(below[stage, column] == time)
         choices = np.unique(options.offloaded[column, slots])
         counts = usable_counts(program, variant, n)
-        times, needs = times_and_needs(program, counts, np.array([stage]))
-        needs = np.where(times[:, 0] == time, needs[:, 0], NEVER)
+        counts = counts[times_of(program, counts, np.array([stage]))[:, 0] == time]
+        needs = needs_of(program, counts, np.array([stage]))[:, 0]
         pick = int(np.argmin(needs))
         layers.append(n)
         granularity.append(tuple(counts[pick].tolist()))

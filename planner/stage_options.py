@@ -119,40 +119,58 @@ def counts_of(program: ShapeProgram, variant: Variant, layers: int) -> Ints:
 def usable_counts(program: ShapeProgram, variant: Variant, layers: int) -> Ints:
     """The same, without rows that alone break a user's bound on a sum over stages."""
     counts = counts_of(program, variant, layers)
-    counts = counts[(counts <= program.granularity_max).all(axis=1)]
-    if program.stages == 1:
-        counts = counts[(counts >= program.granularity_min).all(axis=1)]
+    for g in np.flatnonzero(program.granularity_max < layers):
+        counts = counts[counts[:, g] <= program.granularity_max[g]]
+    for g in np.flatnonzero(program.granularity_min > 0) if program.stages == 1 else ():
+        counts = counts[counts[:, g] >= program.granularity_min[g]]
     return counts
 
 
-def times_and_needs(program: ShapeProgram, counts: Ints, stages: Ints) -> tuple[Ints, Ints]:
-    """Time of each composition on each stage, and the least o with which it fits.
+def times_of(program: ShapeProgram, counts: Ints, stages: Ints) -> Ints:
+    """Time of each composition on each stage, (ways, stages)."""
+    per_layer = program.time_granularity[stages] + program.time_layer[stages, None]
+    time: Ints = program.time_const[stages] + counts @ per_layer.T
+    return time
 
-    Both (ways, stages); the need is NEVER where no o helps. A row that offloading makes larger
-    is taken at o = 0, which only relaxes it.
+
+def needs_of(program: ShapeProgram, counts: Ints, stages: Ints) -> Ints:
+    """Least number of offloaded layers with which each composition fits each stage's memory.
+
+    (ways, stages), NEVER where no number helps. A row that offloading makes larger is taken
+    without offload, which only relaxes it. In doubles, exact here: all sizes are below 2^53.
     """
-    n = counts.sum(axis=1)
-    time = (
-        program.time_const[stages]
-        + n[:, None] * program.time_layer[stages]
-        + counts @ program.time_granularity[stages].T
-    )
-    need = np.zeros_like(time)
-    for row in range(program.memory_const.shape[1]):
-        excess = (
-            program.memory_const[stages, row]
-            - program.capacity[stages]
-            + n[:, None] * program.memory_layer[stages, row]
-            + counts @ program.memory_granularity[stages, row].T
-        )
-        working = program.memory_working[stages, row]
-        if working.any():
-            excess += (working * (counts[:, None, :] > 0)).max(axis=2)
-        saved = -program.memory_offloaded[stages, row]
-        some = np.maximum(saved, 1)
-        short = np.where(saved > 0, -(-excess // some), NEVER)
-        need = np.maximum(need, np.where(excess > 0, short, 0))
-    return time, need
+    layers, used = counts.astype(float), counts > 0
+    need = np.zeros((len(counts), len(stages)))
+    for row in telling_rows(program):
+        size = program.memory_granularity[stages, row] + program.memory_layer[stages, row, None]
+        excess = layers @ size.T.astype(float)
+        excess += (program.memory_const - program.capacity[:, None])[stages, row]
+        working = np.zeros_like(excess)
+        for g in np.flatnonzero(program.memory_working[stages, row].any(axis=0)):
+            held = program.memory_working[stages, row, g] * used[:, g, None]
+            np.maximum(working, held, out=working)
+        excess += working
+        saved = -program.memory_offloaded[stages, row].astype(float)
+        short = np.where(saved > 0, np.ceil(excess / np.maximum(saved, 1)), np.inf)
+        np.maximum(need, np.where(excess > 0, short, 0), out=need)
+    whole: Ints = np.where(np.isfinite(need), need, float(NEVER)).astype(np.int64)
+    return whole
+
+
+def telling_rows(program: ShapeProgram) -> list[int]:
+    """Memory rows that no other row implies."""
+    size = program.memory_granularity + program.memory_layer[:, :, None]
+    parts = [program.memory_const, program.memory_offloaded]
+    parts += list(np.moveaxis(size, 2, 0)) + list(np.moveaxis(program.memory_working, 2, 0))
+    table = np.concatenate(parts)  # every coefficient of a row, one column a row
+    kept: list[int] = []
+    for row in range(table.shape[1]):
+        implied = (table[:, row, None] <= table).all(axis=0)
+        equal = (table[:, row, None] == table).all(axis=0)
+        implied &= ~equal | (np.arange(table.shape[1]) < row)
+        if not implied.any():
+            kept.append(row)
+    return kept
 
 
 def _blocks(program: ShapeProgram, variant: Variant, layers: Ints) -> Iterator[tuple[Ints, Ints]]:
@@ -174,8 +192,10 @@ def _blocks(program: ShapeProgram, variant: Variant, layers: Ints) -> Iterator[t
         yield np.concatenate(pending), np.concatenate(columns)
 
 
-def stage_options(program: ShapeProgram, variant: Variant, low: int, high: int) -> StageOptions:
-    """All options with ``low`` to ``high`` chunks of layers on a stage."""
+def stage_options(
+    program: ShapeProgram, variant: Variant, low: int, high: int, ceiling: int = NEVER
+) -> StageOptions:
+    """All options with ``low`` to ``high`` chunks of layers on a stage, up to a ceiling on time."""
     layers = np.arange(low, high + 1) * program.chunk
     most = np.minimum(layers, program.max_offloaded)
     if variant.offload == "free":
@@ -187,8 +207,11 @@ def stage_options(program: ShapeProgram, variant: Variant, low: int, high: int) 
     least = np.full((program.stages, len(layers), width), NEVER)
     flat = least.reshape(-1)
     for counts, columns in _blocks(program, variant, layers):
-        time, need = times_and_needs(program, counts, stages)
-        fits = need < width
+        time = times_of(program, counts, stages)
+        worth = (time <= ceiling).any(axis=1)
+        time, columns = time[worth], columns[worth]
+        need = needs_of(program, counts[worth], stages)
+        fits = (need < width) & (time <= ceiling)
         where = (stages * len(layers) + columns[:, None]) * width + need
         np.minimum.at(flat, where[fits], time[fits])
     np.minimum.accumulate(least, axis=2, out=least)

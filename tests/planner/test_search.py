@@ -153,7 +153,7 @@ def test_a_plan_above_the_limit_is_refused():
         Setting(gpus=64, layers=80, hidden=8192, granularities=5),
         Setting(gpus=512, layers=126, hidden=16384, layers_rule="edges", recompute_rule="same",
                 offload_rule="all", granularities=2),
-        Setting(gpus=64, layers=126, hidden=16384, host=0.4e12),
+        Setting(gpus=32, layers=80, hidden=8192, memory=34e9, host=0.2e12),
         Setting(gpus=16384, layers=126, hidden=16384, global_batch=8192),
     ],
 )  # fmt: skip
@@ -173,7 +173,7 @@ def test_language_models_are_proven_and_cpsat_agrees(setting):
 
 
 def test_host_memory_that_stages_share_is_left_to_cpsat():
-    result = search(batches(Setting(gpus=64, layers=126, hidden=16384, host=0.4e12)))
+    result = search(batches(Setting(gpus=32, layers=80, hidden=8192, memory=34e9, host=0.2e12)))
     assert result.counts.cpsat + result.counts.infeasible > 0
     assert any(solve.method == "cpsat" for solve in result.solves)
 

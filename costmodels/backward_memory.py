@@ -118,7 +118,7 @@ def backward_working(c: Configuration, alive: Numeric) -> Numeric:
     sharded = c.stack.memory.engine == "fsdp"
     most: Numeric = -np.inf
     for point in points(c):
-        fresh = point.gradients if sharded else point.gradients * (1 - np.asarray(alive))
+        fresh = point.gradients if sharded else point.gradients * (1 - np.asarray(alive) * 1)
         apart = point.apart * alive * (c.stack.memory.engine != "megatron")
         most = np.maximum(most, point.size + element * (fresh + apart))
     return most

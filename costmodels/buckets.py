@@ -29,6 +29,18 @@ class ZeroBuckets:
     sub_group: int
 
 
+# The library's own sizes (DeepSpeed 0.19, deepspeed/runtime/zero/config.py)
+DEFAULTS = ZeroBuckets(
+    reduce_bucket=500_000_000,
+    allgather_bucket=500_000_000,
+    prefetch_bucket=50_000_000,
+    max_live=1_000_000_000,
+    max_reuse_distance=1_000_000_000,
+    persistence_threshold=100_000,
+    sub_group=1_000_000_000,
+)
+
+
 def zero_buckets(arch: Architecture) -> ZeroBuckets:
     """The sizes for a model.
 

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.backward_memory import weight_element
-from costmodels.buckets import zero_buckets
 from costmodels.configuration import Configuration
 from costmodels.head_memory import table_bytes
 from costmodels.numeric import Numeric
 from costmodels.params import layer_parameters, mlp_parameters
 from costmodels.sharing import kernels_of
-from costmodels.states import ends_held, gradient_bytes, held, layer_held
+from costmodels.states import buckets_of, ends_held, gradient_bytes, held, layer_held
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ def buffers(c: Configuration) -> Buffers:
 
 
 def _whole(c: Configuration, none: Numeric) -> Buffers:
-    """Gradients stay where they are made: placeholders, and 16-bit ones on their way to fp32."""
+    """Gradients stay where they are made; at most there are placeholders of them."""
     dummies = none
     if c.stack.memory.dummy_gradients:
         arch = c.architecture
@@ -60,8 +59,7 @@ def _whole(c: Configuration, none: Numeric) -> Buffers:
         if arch.moe is not None:  # all experts share their shapes
             layer = layer + held(c, layer_parameters(arch, True)).routed / arch.moe.experts
         dummies = none + weight_element(c) * layer
-    transient = dummies + c.stack.memory.gradient_transient * layer_held(c).total
-    return Buffers(dummies, dummies, transient, transient, dummies)
+    return Buffers(dummies, dummies, dummies, dummies, dummies)
 
 
 def _deepspeed(c: Configuration, first: Numeric, last: Numeric) -> Buffers:
@@ -70,15 +68,16 @@ def _deepspeed(c: Configuration, first: Numeric, last: Numeric) -> Buffers:
     A gradient larger than a bucket is reduced on its own, whole: the output table's when backward
     begins, the embedding's when it ends. (DeepSpeed 0.19, runtime/zero/stage_1_and_2.py, stage3.py)
     """
-    zero, sizes = np.asarray(c.zero_stage), zero_buckets(c.architecture)
+    zero, sizes = np.asarray(c.zero_stage), buckets_of(c)
     element = kernels_of(c).element
     wide = (gradient_bytes(c) == 4) & (zero == 1)
+    own = layer_held(c).total * c.architecture.layers / c.pp + ends_held(c, first, last).total
     copies = c.stack.memory.overlap_buckets if c.pp == 1 else 1
     bucket = sizes.reduce_bucket * np.where(wide, 4.0, element)
     bucket = bucket * np.where((zero == 1) | (zero == 2), copies, 1)
     replicated = np.asarray(c.dp) * c.cp == 1
     bucket = np.where(replicated & (zero < 3), 0.0, bucket)
-    gathered = np.where(zero >= 3, element * sizes.max_live, 0.0)
+    gathered = np.where(zero >= 3, element * np.minimum(sizes.max_live, own), 0.0)
     table = np.where(zero >= 2, table_bytes(c), 0.0)
     flat = np.where(zero >= 1, bucket, 0.0)  # stage 0 flattens its bucket after the backward
     always = np.where(zero >= 3, bucket, 0.0)
@@ -102,22 +101,25 @@ def _fsdp(c: Configuration, first: Numeric, last: Numeric) -> Buffers:
     profile, element = c.stack.memory, weight_element(c)
     active = np.where(np.asarray(c.dp) * c.cp > 1, 1.0, 0.0)
     ends, own = ends_held(c, first, last).total, layer_held(c).total
-    root, head = element * ends, element * ends_held(c, 0 * first, last).total
+    head = element * ends_held(c, 0 * first, last).total
+    root = element * ends if profile.whole_root else head
+    # apart, the embedding is gathered for its own forward and backward alone
+    unit = element * ends if profile.whole_root else element * ends - head
     zero = np.asarray(c.zero_stage)
-    stays = ~(zero >= 3) if profile.reshard else zero >= 0
+    stays = ~(zero >= 3) if profile.reshard and c.pp == 1 else zero >= 0
     layer = active * element * own
     gathered = np.where(stays, 0.0, layer)
     return Buffers(
         forward=active * root + layer,
         loss=active * root + gathered,
         backward=active * (root + head) + 2 * gathered,
-        embedding=active * 2 * root,
+        embedding=active * 2 * unit,
         step=0.0 * root,
         layer=np.where(stays, layer, 0.0),
         reduction=active * profile.reduce_bytes * own,
         prefetch=gathered,
         gathered_layer=np.where(stays, layer, 0.0),
-        root_reduction=active * (root + profile.reduce_bytes * ends),
+        root_reduction=active * (unit + profile.reduce_bytes / element * unit),
     )
 
 

@@ -11,7 +11,7 @@ from costmodels.memory_profile import Logits
 from costmodels.numeric import Numeric, ceil_div
 from costmodels.params import token_table
 from costmodels.sharing import batch_of, kernels_of, ways
-from costmodels.states import vocabulary
+from costmodels.states import ends_held, gradient_bytes, layer_held, vocabulary
 
 
 def logits_of(c: Configuration) -> Logits:
@@ -60,11 +60,19 @@ def loss_bytes(c: Configuration, moment: str) -> Numeric:
         held = np.maximum(held, _projection_backward(c))
     earlier = c.stack.memory.last_outputs if c.pp > 1 else 0.0
     held = held + earlier * logit_count(c)
+    if figures.lost and moment == "backward":
+        held = held + np.maximum(figures.lost * logit_count(c) - _gradients_of_last(c), 0.0)
     if figures.table:
         elements = token_table(c.architecture, vocabulary(c)) / np.asarray(c.tp)
         inputs = batch_of(c).tokens * c.architecture.hidden * kernels_of(c).element
         held = held + figures.table * elements + inputs
     return held
+
+
+def _gradients_of_last(c: Configuration) -> Numeric:
+    """Gradients the last stage makes in its first backward, an even share of layers. [byte]"""
+    layers = c.architecture.layers / c.pp * layer_held(c).total
+    return gradient_bytes(c) * (layers + ends_held(c, 0, 1).total)
 
 
 def _projection_backward(c: Configuration) -> Numeric:

@@ -12,14 +12,20 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from costmodels.buckets import zero_buckets
 from costmodels.configuration import Configuration
 from costmodels.costs import Affine
 from costmodels.kernels import Kernels
 from costmodels.numeric import Numeric
 from costmodels.params import total_parameters
 from costmodels.sharing import kernels_of
-from costmodels.states import ends_held, gradient_bytes, layer_held, layer_moments, moments
+from costmodels.states import (
+    buckets_of,
+    ends_held,
+    gradient_bytes,
+    layer_held,
+    layer_moments,
+    moments,
+)
 
 NVME_BUFFERS = 4  # of the largest sub-group (DeepSpeed 0.19, offload_config.py, buffer_count)
 PARAMETER_BUFFERS = 5 * 100_000_000  # elements: buffer_count times buffer_size, same file
@@ -85,7 +91,7 @@ def _offloaded(c: Configuration, moment: Numeric) -> Numeric:
 def _nvme_buffers(c: Configuration, optimizer: Numeric, parameters: Numeric) -> Numeric:
     """Pinned buffers through which states and weights pass to the drives. [byte]"""
     own = c.architecture.layers * layer_held(c).over(1) / c.pp
-    group = np.minimum(zero_buckets(c.architecture).sub_group, own)
+    group = np.minimum(buckets_of(c).sub_group, own)
     states = np.where(optimizer == 2, NVME_BUFFERS * 4 * group + 2 * own, 0.0)
     return states + np.where(parameters == 2, 2.0 * PARAMETER_BUFFERS, 0.0)
 

@@ -42,7 +42,7 @@ class Kernels:
         The fused projection's output stays whole beside the rotated copies, because the value is
         a view of it; otherwise the value is copied out.
     norm_element : float
-        Bytes a norm keeps for an element of its input, where not those of ``norm``; else 0.
+        Bytes an eager norm keeps for an element of its input, where not the family's; else 0.
     score_element : float
         Bytes unfused attention keeps for a score, where not those of the family; else 0.
     input_bytes : float
@@ -148,7 +148,7 @@ def norm_bytes(arch: Architecture, kernels: Kernels, width: Numeric) -> Numeric:
     counted on PyTorch 2.13 with saved-tensor hooks)
     """
     statistics = 8 if arch.norm == LAYERNORM else 4
-    if kernels.norm_element:
+    if kernels.norm_element and kernels.norm == "eager":
         return kernels.norm_element * width + statistics
     if arch.norm == LAYERNORM or kernels.norm == "fused":
         return kernels.residual * width + statistics

@@ -66,7 +66,7 @@ def phases(c: Configuration) -> tuple[Phase, ...]:
         _backward(c, held, buffer, flight),
         _last_layer(c, held, buffer),
         _embedding(c, held, buffer),
-        _optimizer(held, buffer),
+        _optimizer(c, held, buffer),
     )
 
 
@@ -83,8 +83,10 @@ def ends_activations(c: Configuration, flight: Numeric, head: Numeric) -> Numeri
     """
     first, last = (c.stage == 0) * 1, (c.stage == c.pp - 1) * 1
     size = flight * first * first_stage_saved(c) + head * last_stage_saved(c) + shared_tables(c)
-    if c.stack.memory.stage_outputs and c.pp > 1:
-        size = size + (1 - last) * flight * checkpoint(c)
+    if c.pp > 1:
+        profile = c.stack.memory
+        tensors = profile.stage_outputs * (1 - last) + profile.stage_inputs * (1 - first)
+        size = size + tensors * flight * checkpoint(c)
     return size
 
 
@@ -98,14 +100,14 @@ def _kept(c: Configuration, flight: Numeric, cast: Numeric) -> dict[str, Numeric
 
 
 def _classes(
-    held: States, gradients: Affine, activations: Numeric, buffer: Affine
+    held: States, gradients: Affine, activations: Numeric, buffer: Affine, extra: float
 ) -> Mapping[str, Affine]:
     return {
         "weights": held.weights,
         "gradients": gradients,
         "optimizer": held.optimizer,
         "activations": Affine(activations),
-        "buffers": buffer,
+        "buffers": Affine(buffer.const + extra, buffer.per_layer, buffer.per_offloaded),
     }
 
 
@@ -117,7 +119,9 @@ def _forward(c: Configuration, held: States, buffer: Buffers, flight: Numeric) -
     cast = casts(c)
     kept_layers = {g: size * flight + cast for g, size in kept(c).items()}
     side = Affine(buffer.forward + head_cast(c, last), buffer.layer)
-    classes = _classes(held, scaled(held.gradients, held.alive), activations, side)
+    classes = _classes(
+        held, scaled(held.gradients, held.alive), activations, side, c.stack.memory.unexplained
+    )
     return Phase("forward", classes, kept_layers)
 
 
@@ -126,7 +130,9 @@ def _loss(c: Configuration, held: States, buffer: Buffers, flight: Numeric) -> P
     last = (c.stage == c.pp - 1) * 1
     activations = ends_activations(c, flight, last) + last * loss_bytes(c, "backward")
     side = Affine(buffer.loss + head_cast(c, last), buffer.layer)
-    classes = _classes(held, scaled(held.gradients, held.alive), activations, side)
+    classes = _classes(
+        held, scaled(held.gradients, held.alive), activations, side, c.stack.memory.unexplained
+    )
     return Phase("loss", classes, _kept(c, flight, casts(c)))
 
 
@@ -135,7 +141,7 @@ def _backward(c: Configuration, held: States, buffer: Buffers, flight: Numeric) 
     last = (c.stage == c.pp - 1) * 1
     activations = ends_activations(c, flight, 0 * last) + last * loss_bytes(c, "rest")
     gradients = scaled(held.gradients, held.alive)
-    young = np.where(held.alive, 0.0, held.head_gradient)
+    young = np.where(held.alive > 0, 0.0, held.head_gradient)
     gradients = Affine(gradients.const + young, gradients.per_layer, gradients.per_offloaded)
     side = Affine(buffer.backward, buffer.layer)
     layers, cast = _kept(c, flight, casts(c)), recomputed_casts(c)
@@ -143,9 +149,14 @@ def _backward(c: Configuration, held: States, buffer: Buffers, flight: Numeric) 
         # the reduction of the layer before exists from the second layer on, when the first one's
         # tensors are gone
         g: size + np.maximum(0.0, buffer.reduction - layers[g]) + (cast if g != "none" else 0.0)
-        for g, size in working(c, held.alive).items()
+        for g, size in working(c, held.alive > 0).items()
     }
-    return Phase("backward", _classes(held, gradients, activations, side), layers, sizes)
+    return Phase(
+        "backward",
+        _classes(held, gradients, activations, side, c.stack.memory.unexplained),
+        layers,
+        sizes,
+    )
 
 
 def _last_layer(c: Configuration, held: States, buffer: Buffers) -> Phase:
@@ -157,15 +168,20 @@ def _last_layer(c: Configuration, held: States, buffer: Buffers) -> Phase:
     fixed = buffer.reduction + recomputed_casts(c) + buffer.gathered_layer
     sizes = {
         g: size + own[g] + fixed + np.maximum(0.0, buffer.prefetch + own[g] - held.layer_gradient)
-        for g, size in working(c, held.alive).items()
+        for g, size in working(c, held.alive > 0).items()
     }
     activations = shared_tables(c) + first * first_stage_saved(c)
-    missing = np.where(held.alive, 0.0, held.layer_gradient + held.embedding_gradient)
+    missing = np.where(held.alive > 0, 0.0, held.layer_gradient + held.embedding_gradient)
     gradients = Affine(
         held.gradients.const - missing, held.gradients.per_layer, held.gradients.per_offloaded
     )
     side = Affine(buffer.backward - buffer.prefetch)
-    return Phase("last layer", _classes(held, gradients, activations, side), {}, sizes)
+    return Phase(
+        "last layer",
+        _classes(held, gradients, activations, side, c.stack.memory.unexplained),
+        {},
+        sizes,
+    )
 
 
 def _embedding(c: Configuration, held: States, buffer: Buffers) -> Phase:
@@ -176,16 +192,18 @@ def _embedding(c: Configuration, held: States, buffer: Buffers) -> Phase:
     """
     first = c.stage == 0
     tied = c.architecture.tied_embeddings and c.pp == 1
-    more = np.where(held.alive, 1, 0) + (2 if tied else 0)
+    more = np.where(held.alive > 0, 1, 0) + (2 if tied else 0)
     activations = shared_tables(c) + first * first_stage_saved(c)
     side = Affine(
         np.maximum(buffer.embedding + first * more * table_bytes(c), buffer.root_reduction)
     )
-    return Phase("embedding", _classes(held, held.gradients, activations, side))
+    return Phase(
+        "embedding", _classes(held, held.gradients, activations, side, c.stack.memory.unexplained)
+    )
 
 
-def _optimizer(held: States, buffer: Buffers) -> Phase:
+def _optimizer(c: Configuration, held: States, buffer: Buffers) -> Phase:
     """The optimizer steps: all states and gradients, no activations."""
     step = held.step
     side = Affine(buffer.step + step.const, step.per_layer, step.per_offloaded)
-    return Phase("optimizer", _classes(held, held.gradients, 0.0, side))
+    return Phase("optimizer", _classes(held, held.gradients, 0.0, side, c.stack.memory.unexplained))

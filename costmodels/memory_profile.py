@@ -14,7 +14,8 @@ class Logits(BaseModel):
 
     ``forward``: at the end of the forward, the most that is alive; ``saved``: of it, what stays
     for backward; ``backward``: the most alive while the loss is differentiated; ``rest``: what
-    stays while the layers are differentiated. ``chunks`` > 0: logits exist for that many times
+    stays while the layers are differentiated; ``lost``: blocks of an earlier micro-batch's loss
+    that its gradients moved into, beyond those gradients. ``chunks`` > 0: logits exist for that many times
     fewer tokens at once; -1: chunk length by Liger's rule. ``table``: bytes for an element of the
     output table that a chunked loss accumulates its gradient in.
     """
@@ -25,6 +26,7 @@ class Logits(BaseModel):
     saved: float = Field(ge=0)
     backward: float = Field(ge=0)
     rest: float = Field(default=0.0, ge=0)
+    lost: float = Field(default=0.0, ge=0)
     chunks: int = Field(default=0, ge=-1)
     table: float = Field(default=0.0, ge=0)
 
@@ -44,7 +46,7 @@ class MemoryProfile(BaseModel):
     autocast: bool = False  # 16-bit precision casts fp32 weights rather than storing 16-bit ones
     norm: Literal["eager", "fused"] = "eager"
     mlp: Literal["eager", "fused"] = "eager"
-    norm_element: float = Field(default=0.0, ge=0)
+    norm_element: float = Field(default=0.0, ge=0)  # of eager norms, instead of the family's
     score_element: float = Field(default=0.0, ge=0)
     score_working: float = Field(default=6.0, ge=0)  # more per score in eager attention's backward
     output_copies: int = Field(default=0, ge=0)
@@ -61,7 +63,8 @@ class MemoryProfile(BaseModel):
     # pipeline
     least_in_flight: int = Field(default=1, ge=1)
     stage_outputs: bool = False  # a stage's output stays until its backward
-    last_outputs: float = Field(default=0.0, ge=0)  # per logit, logits of earlier micro-batches
+    stage_inputs: bool = False  # what a stage received stays beside the copy it works on
+    last_outputs: float = Field(default=0.0, ge=0)  # per logit, outputs the schedule holds on to
 
     # states, bytes per parameter
     weights: dict[str, float]  # by precision, what the model's own parameters take
@@ -69,7 +72,7 @@ class MemoryProfile(BaseModel):
     gradients: dict[str, float]  # as accumulated, for grad_dtype auto
     moment_factor: float = Field(default=1.0, gt=0)  # optimizer state, relative to fp32 moments
     gradients_stay: bool = False  # allocated once, alive in every phase
-    gradient_transient: float = Field(default=0.0, ge=0)  # beside an fp32 accumulator
+    gradient_leftover: dict[str, float] = {}  # 16-bit gradients beside fp32 accumulators
     dummy_gradients: bool = False  # one placeholder a weight shape, once made always alive
     weight_cache: dict[str, float] = {}  # casts kept beside the weights, by precision
     step_foreach: bool = False  # the optimizer step makes a parameter-sized temporary
@@ -78,13 +81,18 @@ class MemoryProfile(BaseModel):
     sync_each_micro_batch: bool = True  # fsdp: gradients are sharded after every micro-batch
     reduce_bytes: float = Field(default=4.0, gt=0)  # fsdp: per element of the reduction buffer
     reshard: bool = True  # fsdp: layers are freed after their forward
+    whole_root: bool = True  # fsdp: embedding and head are one unit, gathered all the time
     overlap_buckets: int = Field(default=1, ge=1)  # deepspeed: reduction buffers
 
     # loss
     cross_entropy: Literal["eager", "fused", "chunked"] = "eager"
     logits: dict[str, Logits]
 
+    # deepspeed: bucket sizes as the planner writes them, or the library's own defaults
+    buckets: Literal["planned", "default"] = "planned"
+
     # what a tensor count does not show
+    unexplained: float = Field(default=0.0, ge=0)  # allocated bytes that no term accounts for
     allocator_factor: float = Field(default=1.0, ge=1)
     context: float = Field(ge=0)  # CUDA context, library workspaces
     communicator: float = Field(ge=0)  # each NCCL communicator

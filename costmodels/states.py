@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.buckets import zero_buckets
+from costmodels.buckets import DEFAULTS, ZeroBuckets, zero_buckets
 from costmodels.configuration import Configuration
 from costmodels.costs import Affine
 from costmodels.numeric import Numeric
@@ -62,7 +62,7 @@ class PerParameter:
 class States:
     """Model states of every stage, affine in its layers. [byte]
 
-    ``gradients`` once all of them exist; ``alive`` 1 where they also do so before the backward.
+    ``gradients`` once all of them exist; ``alive`` the share that does so before a backward.
     ``layer_gradient``, ``head_gradient``, ``embedding_gradient``: those of one layer, of what
     follows the layers on the last stage, and of the rest of the first stage.
     """
@@ -148,16 +148,24 @@ def _gradients(c: Configuration, part: Held) -> Numeric:
     """All gradients of ``part`` as the engine keeps them at the end of backward. [byte]"""
     profile, zero, size = c.stack.memory, np.asarray(c.zero_stage), gradient_bytes(c)
     accumulating = np.asarray(c.grad_accum) > 1
+    leftover = profile.gradient_leftover.get(c.precision, 0.0)
     if profile.engine == "megatron":
-        return size * part.total
+        return (size + leftover) * part.total
     if profile.engine == "deepspeed":
         # Stage 2 keeps the accumulated shard and the running micro-batch's, unless it accumulates
         # in fp32 in place. (DeepSpeed 0.19, deepspeed/runtime/zero/stage_1_and_2.py)
-        twice = (zero == 2) & accumulating & (size == 2)
-        return size * part.over(zero >= 2) * np.where(twice, 2, 1)
+        twice = (zero == 2) & accumulating & (gradient_bytes(c) == 2)
+        return (size + leftover) * part.over(zero >= 2) * np.where(twice, 2, 1)
     if profile.engine == "fsdp":
-        whole = (zero < 2) | (accumulating & (not profile.sync_each_micro_batch))
-        return size * part.over(~whole)
+        # One GPU is not wrapped: gradients have the weights' own type
+        alone = part.shards * np.asarray(c.tp) * c.pp * np.ones_like(zero) == 1
+        # Pipeline stages reduce in the last micro-batch's backward only
+        # (torch/distributed/pipelining/stage.py, backward_maybe_with_nosync)
+        late_sync = not profile.sync_each_micro_batch or c.pp > 1
+        whole = (zero < 2) | (accumulating & late_sync)
+        late = leftover if c.pp > 1 else 0.0  # until the micro-batch's backward ends
+        kept = np.where(alone, profile.weights[c.precision], size) * part.over(~whole)
+        return kept + late * part.total
     # DistributedDataParallel's buckets are a second copy (gradient_as_bucket_view is off)
     return size * part.total * np.where(part.shards > 1, 2, 1)
 
@@ -180,12 +188,18 @@ def _step(c: Configuration, part: Held) -> Numeric:
     return np.where(zero >= 3, 0, flat * part.over(zero >= 1))
 
 
+def buckets_of(c: Configuration) -> ZeroBuckets:
+    """The sizes of DeepSpeed's buffers in this run."""
+    planned = c.stack.memory.buckets == "planned"
+    return zero_buckets(c.architecture) if planned else DEFAULTS
+
+
 def sub_group_step(c: Configuration) -> Numeric:
     """fp32 gradients of one optimizer sub-group at DeepSpeed stage 3. [byte]"""
     if c.stack.memory.engine != "deepspeed" or c.stack.memory.master[c.precision] == 0:
         return 0.0
     own = layer_held(c).over(1) * c.architecture.layers
-    size = 4 * np.minimum(zero_buckets(c.architecture).sub_group, own)
+    size = 4 * np.minimum(buckets_of(c).sub_group, own)
     return np.where(
         (np.asarray(c.zero_stage) >= 3) & (np.asarray(c.offload_optimizer) == 0), size, 0
     )
@@ -233,9 +247,12 @@ def _gradients_leave(c: Configuration) -> Numeric:
 
 
 def _alive(c: Configuration) -> Numeric:
-    """Whether gradients exist before a backward begins: accumulated, or allocated for good."""
+    """Share of the gradients that exists before a backward: accumulated, or allocated for good."""
     profile, zero = c.stack.memory, np.asarray(c.zero_stage)
-    kept = (np.asarray(c.grad_accum) > 1) | profile.gradients_stay
+    kept = np.asarray(profile.gradients_stay)
     if profile.engine == "deepspeed":  # stage 3's flat buffer, BF16_Optimizer's fp32 gradients
         kept = kept | (zero >= 3) | (gradient_bytes(c) == 4)
-    return np.where(kept, 1, 0)
+    size = gradient_bytes(c)
+    everything = size + profile.gradient_leftover.get(c.precision, 0.0)
+    allocated = size / everything if everything else 0.0
+    return np.where(np.asarray(c.grad_accum) > 1, 1.0, np.where(kept, allocated, 0.0))

@@ -124,9 +124,26 @@ def search(
     return _result(state, start)
 
 
-def top(batches: Sequence[Batch], count: int, **options: object) -> SearchResult:
-    """The ``count`` best plans of distinct shapes; options as in ``search``."""
-    return search(batches, wanted=count, **options)  # type: ignore[arg-type]
+def top(
+    batches: Sequence[Batch],
+    count: int,
+    *,
+    time_limit: float = math.inf,
+    cut: int | None = None,
+    select: Sequence[Mask] | None = None,
+    progress: Progress | None = None,
+    seed: int = 0,
+) -> SearchResult:
+    """The ``count`` best plans, each from another shape; the rest as in ``search``."""
+    return search(
+        batches,
+        time_limit=time_limit,
+        cut=cut,
+        select=select,
+        wanted=count,
+        progress=progress,
+        seed=seed,
+    )
 
 
 def _items(batches: Sequence[Batch], select: Sequence[Mask] | None) -> tuple[list[Item], int, int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from brute_force import feasible_decisions, random_batch
@@ -41,7 +43,7 @@ def test_bounds_hold_against_enumeration(start):
 def test_bounds_hold_against_the_exact_relaxation(stages):
     exact = 0
     ratios = []
-    for seed in range(30_000, 30_400):
+    for seed in range(30_000, 30_250):
         rng = np.random.default_rng(seed)
         layers = int(rng.integers(2 * stages, 6 * stages))
         batch = random_batch(rng, stages=stages, layers=layers)
@@ -52,7 +54,7 @@ def test_bounds_hold_against_the_exact_relaxation(stages):
             assert bound <= relaxed.bound, seed
             exact += relaxed.exact
             ratios.append(bound / max(relaxed.bound, 1))
-    assert exact > 150
+    assert exact > 90
     assert np.mean(ratios) > 0.9
 
 
@@ -64,6 +66,22 @@ def test_relaxation_under_a_cut():
             assert relax(program, at_most=optimum).bound == optimum, seed
             assert relax(program, at_most=optimum + 7).bound == optimum, seed
             assert relax(program, at_most=optimum - 1).bound is None, seed
+
+
+def test_extreme_weights_and_tables():
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        zero = np.zeros(1, dtype=np.int64)
+        weights = {"weight_bottleneck": zero} if seed % 2 else {"weight_sum": zero}
+        batch = random_batch(rng, layers=6, **weights)
+        if seed % 3 == 0:  # no memory rows at all
+            rows = ("const", "layer", "offloaded", "granularity", "working")
+            none = {f"memory_{r}": getattr(batch, f"memory_{r}")[:, :, :0] for r in rows}
+            batch = replace(batch, **none)
+        optimum = least_objective(batch, 0)
+        assert memory_bounds(batch)[0] <= optimum
+        relaxed = relax(batch.program(0))
+        assert not relaxed.exact or relaxed.bound == optimum
 
 
 def test_a_batch_is_bounded_as_its_shapes_are():

@@ -139,6 +139,24 @@ def test_without_time_the_gap_is_told():
     assert result.status == "unknown"
 
 
+def test_nothing_to_search_is_infeasible():
+    empty = random_batch(np.random.default_rng(0), size=3).take(np.zeros(0, dtype=np.int64))
+    for space in ([], [empty]):
+        result = search(space)
+        assert (result.status, result.plans, result.counts.shapes) == ("infeasible", (), 0)
+        assert strict(space)[0] is None
+
+
+def test_progress_is_told_and_bounds_only_rise():
+    space = batches(Setting(gpus=256, layers=126, hidden=16384))
+    told = []
+    best = search(space, progress=lambda *news: told.append(news)).best
+    bounds = [bound for _, _, bound in told]
+    assert told
+    assert bounds == sorted(bounds)
+    assert told[-1][1] == best.objective
+
+
 def test_a_plan_above_the_limit_is_refused():
     space = batches(Setting(gpus=8, layers=32, hidden=4096))
     best = search(space).best

@@ -11,9 +11,6 @@ from costmodels.numeric import Array, Numeric
 
 QUERY_BLOCK = 128  # rows of the score matrix one thread block works on
 BACKWARD = 2.5  # a flash backward re-forms the scores: five products for the forward's two
-# A combined forward + backward rate, split: the forward runs 13 % above it, the backward 3 %
-# below (1 / 1.13 + 2.5 / 0.97 = 3.46, the 3.5 products of the two).
-FORWARD_SHARE, BACKWARD_SHARE = 1.13, 0.97
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,10 @@ from costmodels.costs import Affine, Parts
 from costmodels.gemm import linear_backward_time, linear_forward_time
 from costmodels.held import Held
 from costmodels.memory_bound import embedding_bytes, loss_bytes
-from costmodels.numeric import Numeric
+from costmodels.numeric import Array, Numeric
 from costmodels.offload_time import accumulation_bytes, link_time, nvme_time
 from costmodels.optimizer_time import newton_schulz_flops, step_bytes, stream_time
+from costmodels.params import token_table
 from costmodels.rates import Rates
 
 EMBEDDING_BYTES = 24.0  # gather, add and scatter of a hidden element, both passes
@@ -100,7 +101,20 @@ def data_parallel(held: Held, rates: Rates) -> tuple[Affine, Numeric]:
     rounds = time.reduce_calls * 2.0 + np.where(zero > 0, time.gather_calls, 0.0)
     calls = np.where(zero >= 3, 0.0, call_latency(rates.links, rounds, ranks, cfg.tp))
     latency = gradient_latency(rates.links, ranks, cfg.tp)
-    return Affine(wire(held.rest), wire(held.layer) + calls), np.where(zero >= 3, 0.0, latency)
+    const = wire(held.rest) + tied_table(cfg, rates)
+    return Affine(const, wire(held.layer) + calls), np.where(zero >= 3, 0.0, latency)
+
+
+def tied_table(cfg: Configuration, rates: Rates) -> Numeric:
+    """Summing the two copies of a tied token table, which the end stages of a pipeline hold."""
+    arch = cfg.architecture
+    if cfg.pp == 1 or not arch.tied_embeddings:
+        return np.asarray(0.0)
+    ends = (cfg.stage == 0) | (cfg.stage == cfg.pp - 1)
+    apart = np.asarray(cfg.tp) * cfg.cp * cfg.dp * (cfg.pp - 1)
+    size = token_table(arch) / np.asarray(cfg.tp, dtype=float) * rates.reduced_bytes
+    time: Array = ends * size / group_bandwidth(rates.links, 2, apart)
+    return time
 
 
 def optimizer(held: Held, rates: Rates) -> Affine:

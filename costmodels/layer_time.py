@@ -106,8 +106,8 @@ def gemm(cfg: Configuration, rates: Rates) -> Pair:
         f = linear_forward_time(rates.gemm, tokens, x.n, x.k, x.batch)
         b = linear_backward_time(rates.gemm, tokens, x.n, x.k, x.batch, rates.gradient_bytes)
         if cfg.precision == "fp8":
-            cast = x.batch * cast_time(rates.bandwidth, tokens, x.n, x.k)
-            f, b = f + cast / 2.0, b + cast / 2.0
+            casts = cast_time(rates.bandwidth, tokens, x.n, x.k)
+            f, b = f + x.batch * casts[0], b + x.batch * casts[1]
         forward, backward = forward + x.share * f, backward + x.share * b
     return forward, backward
 

@@ -108,13 +108,14 @@ def _gemm(cfg: Configuration, gpu: Gpu, precision: str) -> GemmRates:
     if precision not in gpu.flops:
         known = ", ".join(gpu.flops)
         raise ValueError(f"{gpu.short} has no {precision} rate: expected one of {known}")
-    fp8 = precision == "fp8"
-    efficiency = gpu.gemm.epsilon_fp8 if fp8 else gpu.gemm.epsilon
+    fp8, time = precision == "fp8", cfg.stack.time
+    family = time.gemm_by_arch.get(gpu.arch.split()[0], 1.0)
+    efficiency = gpu.gemm.epsilon_fp8 * time.gemm_fp8 if fp8 else gpu.gemm.epsilon * family
     return GemmRates(
         peak=gpu.flops[precision],
         units=gpu.sms,
         bandwidth=gpu.memory_bandwidth * gpu.memory_efficiency,
-        efficiency=efficiency * cfg.stack.time.gemm_factor,
+        efficiency=efficiency * time.gemm_factor,
         tile_exponent=gpu.gemm.gamma,
         wave_rounding=gpu.gemm.beta,
         ramp=gpu.gemm.k0 * (2.0 if fp8 else 1.0),

@@ -36,6 +36,8 @@ class TimeProfile(BaseModel):
 
     # fitted, or left at their neutral value
     gemm_factor: float = Field(default=1.0, gt=0)
+    gemm_by_arch: dict[str, float] = {}  # the same for GPU families, by name: Hopper
+    gemm_fp8: float = Field(default=1.0, gt=0)  # the same for 8-bit products, in place of by_arch
     memory_factor: float = Field(default=1.0, gt=0)
     tp_factor: float = Field(default=1.0, ge=0)
     host_layer: float = Field(default=3e-4, ge=0)  # issuing one layer's forward

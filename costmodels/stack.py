@@ -36,8 +36,13 @@ class Expresses(BaseModel):
     precisions: tuple[str, ...] = ("fp32", "tf32", "fp16", "bf16")
     optimizers: tuple[str, ...] = ()  # () = all
     families: tuple[str, ...] = ()  # model families it has an implementation of; () = all
-    attention: dict[str, tuple[str, ...]] = {}  # kernels a family is limited to
+    kernels: tuple[str, ...] = ("flash", "efficient", "eager")  # of attention
+    family_kernels: dict[str, tuple[str, ...]] = {}  # those a family is limited to
     why: dict[str, str] = {}
+
+    def kernels_of(self, family: str) -> tuple[str, ...]:
+        """Attention kernels the stack runs for a model family."""
+        return self.family_kernels.get(family, self.kernels)
 
 
 class Stack(BaseModel):

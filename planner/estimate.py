@@ -139,9 +139,9 @@ def _stack(job: Job, axes: dict[str, int | str]) -> Stack:
 
 def _shapes(job: Job, stack: Stack, axes: dict[str, int | str], gpus: int) -> Shapes:
     kernel = str(axes["attention"])
-    limited = stack.expresses.attention.get(job.architecture.family)
-    if limited and "attention" not in job.spec.fix and kernel not in limited:
-        kernel = limited[0]
+    runs = stack.expresses.kernels_of(job.architecture.family)
+    if "attention" not in job.spec.fix and kernel not in runs:
+        kernel = runs[-1]
     numbers = {
         name: np.array([int(axes[name])])
         for name in (

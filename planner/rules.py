@@ -76,8 +76,7 @@ def _uses(tier: Array) -> Array:
 
 
 def _attention_runs(job: Job, c: Shapes) -> Array:
-    gpu, limited = job.cluster.node.gpu, c.stack.expresses.attention
-    kernels = limited.get(job.architecture.family, (c.attention,))
+    gpu, kernels = job.cluster.node.gpu, c.stack.expresses.kernels_of(job.architecture.family)
     runs = {
         "flash": bool(gpu.flash)
         and c.precision in ("fp16", "bf16", "fp8")
@@ -113,8 +112,9 @@ def _interleaving(job: Job, c: Shapes) -> Array:
 
 
 def _sharding_helps(job: Job, c: Shapes) -> Array:
+    rest = 1 if _accumulates_in_fp32(job, c) and c.stack.name in DEEPSPEED else 0
     alone = c.dp * c.cp == 1
-    return np.asarray(~alone | (c.zero_stage == 0) | _uses(c.offload_optimizer))
+    return np.asarray(~alone | (c.zero_stage <= rest) | _uses(c.offload_optimizer))
 
 
 def _nvme(job: Job, c: Shapes) -> Array:
@@ -126,9 +126,19 @@ def _cpu_optimizer(job: Job, c: Shapes) -> Array:
     return ~_uses(c.offload_optimizer) | (job.spec.optimizer in ("adam", "adamw", "lion"))
 
 
+def _accumulates_in_fp32(job: Job, c: Shapes) -> bool:
+    """Whether gradients of a 16-bit model are added up in 32 bits."""
+    if c.precision not in ("fp16", "bf16"):
+        return False
+    own = c.stack.memory.gradients[c.precision] == 4
+    return own if job.spec.grad_dtype == "auto" else job.spec.grad_dtype == "fp32"
+
+
 def _fp32_accumulation(job: Job, c: Shapes) -> Array:
-    mixed = c.precision in ("fp16", "bf16") and job.spec.grad_dtype == "fp32"
-    return np.asarray(~((c.zero_stage == 0) & mixed))
+    return np.asarray(~((c.zero_stage == 0) & _accumulates_in_fp32(job, c)))
+
+
+DEEPSPEED = ("deepspeed", "megatron-deepspeed")
 
 
 def _accumulation_dtype(job: Job, c: Shapes) -> Array:
@@ -146,8 +156,6 @@ def _family(job: Job, c: Shapes) -> Array:
     known = c.stack.expresses.families
     return _everywhere(c, not known or job.architecture.family in known)
 
-
-DEEPSPEED = ("deepspeed", "megatron-deepspeed")
 
 RULES: tuple[Rule, ...] = (
     Rule(

@@ -117,8 +117,8 @@ def attention_kernels(job: Job, stack: Stack, precision: str) -> tuple[str, ...]
         ranked.insert(0, "efficient")
     if gpu.flash and precision in ("fp16", "bf16", "fp8"):
         ranked.insert(0, "flash")
-    limited = stack.expresses.attention.get(job.architecture.family)
-    accepted = [k for k in ranked if demand.accepts(k) and (not limited or k in limited)]
+    runs = stack.expresses.kernels_of(job.architecture.family)
+    accepted = [k for k in ranked if demand.accepts(k) and k in runs]
     return tuple(accepted[:1])
 
 

@@ -7,7 +7,8 @@ refuses with the reason, or says what gets lost. The same input gives the same b
 from __future__ import annotations
 
 from planner.emit.convert import TARGETS, Conversion, convert, targets
-from planner.emit.stacks import EMITTERS, emit, emit_notes
+from planner.emit.stacks import EMITTERS, emit, emit_notes, job_refusal
+from planner.emit.torchtitan import model_refusal
 
 __all__ = [
     "EMITTERS",
@@ -16,5 +17,7 @@ __all__ = [
     "convert",
     "emit",
     "emit_notes",
+    "job_refusal",
+    "model_refusal",
     "targets",
 ]

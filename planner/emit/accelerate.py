@@ -10,7 +10,7 @@ from typing import Any
 
 from planner.emit.families import decoder_layer
 from planner.emit.hf import coarser
-from planner.emit.launch import describe
+from planner.emit.launch import Launch, Script, describe, launch_script
 from planner.emit.layout import MASTER_PORT, layout
 from planner.emit.refusal import require, whole_offload
 from planner.emit.text import dump_yaml
@@ -18,6 +18,7 @@ from planner.job import Job
 from planner.plan import Plan
 
 NAME = "Accelerate"
+FSDP2_CONFIG = "accelerate_fsdp2.yaml"
 MULTINODE = "Of several nodes: set machine_rank on each, and main_process_ip to node 0."
 
 
@@ -89,6 +90,28 @@ def accelerate_fsdp2(job: Job, plan: Plan) -> tuple[str, list[str]]:
             "sequence parallelism: the model's tensor-parallel plan decides it, not a flag"
         )
     return dump_yaml(data, _header(job, plan)), notes
+
+
+def emit_accelerate_fsdp2(job: Job, plan: Plan) -> dict[str, str]:
+    """launch.sh and its configuration, for models torchtitan has no code for.
+
+    Raises
+    ------
+    ValueError
+        If anything of the plan would get lost.
+    """
+    text, lost = accelerate_fsdp2(job, plan)
+    require(not lost, f"{NAME} FSDP2", "; ".join(lost))
+    require(plan.tp == 1 and plan.cp == 1, f"{NAME} FSDP2", "tp and cp need the model's own plan")
+    launch = Launch(
+        script=Script(
+            missing="set TRAIN_SCRIPT to a training script that uses Accelerate"
+            f" (per-device batch {plan.micro_batch}, accumulation {plan.grad_accum})"
+        ),
+        plan_args=[],
+        accelerate=FSDP2_CONFIG,
+    )
+    return {"launch.sh": launch_script(job, plan, launch), FSDP2_CONFIG: text}
 
 
 def _checkpointing(job: Job, plan: Plan) -> tuple[bool, list[str]]:

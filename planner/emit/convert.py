@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from costmodels.stack import load_stack
-from planner.emit.accelerate import accelerate_deepspeed, accelerate_fsdp2
+from planner.emit.accelerate import FSDP2_CONFIG, accelerate_deepspeed, accelerate_fsdp2
 from planner.emit.axolotl import axolotl_files
 from planner.emit.deepspeed import CONFIG, deepspeed_config
 from planner.emit.hf import hf_files
 from planner.emit.kubernetes import pytorch_job
 from planner.emit.llama_factory import llama_factory_files
 from planner.emit.slurm import sbatch
-from planner.emit.stacks import ACCELERATE, EMITTERS, emit, emit_notes
+from planner.emit.stacks import EMITTERS, emit, emit_notes
 from planner.emit.text import dump_json
 from planner.emit.versions import version_notes
 from planner.job import Job
@@ -114,7 +114,7 @@ def _axolotl(job: Job, plan: Plan) -> Files:
 def _accelerate(job: Job, plan: Plan) -> Files:
     if plan.stack == "fsdp2":
         text, lost = accelerate_fsdp2(job, plan)
-        return {ACCELERATE: text}, [*lost, *version_notes("accelerate")]
+        return {FSDP2_CONFIG: text}, [*lost, *version_notes("accelerate")]
     job, plan, notes = _on_deepspeed(job, plan)
     files = {
         "accelerate_deepspeed.yaml": accelerate_deepspeed(job, plan, CONFIG),

@@ -42,7 +42,8 @@ class Launch:
     ``plan_args`` are the plan's, ``train_args`` the script's own. An argument that holds ``$``
     is expanded by the shell, any other is quoted. ``fixed`` variables override the user's.
     ``required`` are variables that must be set, each with what to say if not. ``import_here``
-    puts the folder of launch.sh on PYTHONPATH.
+    puts the folder of launch.sh on PYTHONPATH. ``accelerate`` is a configuration beside launch.sh
+    that ``accelerate launch`` reads; without one torchrun starts the processes.
     """
 
     script: Script
@@ -51,6 +52,7 @@ class Launch:
     fixed: Mapping[str, str] = field(default_factory=dict)
     required: Sequence[tuple[str, str]] = ()
     import_here: bool = False
+    accelerate: str = ""
 
 
 def launch_script(job: Job, plan: Plan, launch: Launch) -> str:
@@ -76,14 +78,17 @@ def launch_script(job: Job, plan: Plan, launch: Launch) -> str:
         folders=folders,
         fixed=dict(launch.fixed),
         import_here=launch.import_here,
-        uses_here=launch.import_here or bool(launch.script.bundled) or _names_here(launch),
+        launcher="accelerate" if launch.accelerate else "torchrun",
+        launcher_config=launch.accelerate,
+        uses_here=_uses_here(launch),
         variables={k: v for k, v in environment(job, plan).items() if k not in launch.fixed},
     )
 
 
-def _names_here(launch: Launch) -> bool:
+def _uses_here(launch: Launch) -> bool:
     arguments = (*launch.plan_args, *launch.train_args)
-    return any("$HERE" in word for argument in arguments for word in argument)
+    named = any("$HERE" in word for argument in arguments for word in argument)
+    return named or launch.import_here or bool(launch.script.bundled or launch.accelerate)
 
 
 def shell_words(argument: Argument) -> str:

@@ -38,9 +38,26 @@ def emit_megatron(job: Job, plan: Plan) -> dict[str, str]:
     return {"launch.sh": launch_script(job, plan, launch)}
 
 
+def check_job(job: Job) -> None:
+    """Refuse a network, GPU, optimizer or loss that no plan can make up for."""
+    check_model(job.architecture)
+    gpu = job.cluster.node.gpu
+    require(
+        gpu.compute_capability is None or gpu.compute_capability >= (8, 0),
+        NAME,
+        f"Transformer Engine needs Ampere or newer, not {gpu.name}",
+    )
+    require(
+        job.spec.optimizer in ("adam", "adamw", "sgd", "momentum"),
+        NAME,
+        f"{job.spec.optimizer} is not among its optimizers that share state over ranks",
+    )
+    require(job.spec.cross_entropy != "chunked", NAME, "its loss is eager or fused, not chunked")
+
+
 def check(job: Job, plan: Plan) -> None:
     """Refuse what the arguments cannot say."""
-    check_model(job, plan)
+    check_job(job)
     require(
         plan.zero_stage <= 1, NAME, f"ZeRO-{plan.zero_stage}: its distributed optimizer is ZeRO-1"
     )
@@ -48,24 +65,22 @@ def check(job: Job, plan: Plan) -> None:
     require(plan.offload_parameters == "none", NAME, "it keeps parameters on the GPU")
     require(plan.offload_optimizer != "nvme", NAME, "it offloads the optimizer to host RAM only")
     require(
-        job.spec.optimizer in ("adam", "adamw", "sgd", "momentum"),
+        plan.offload_optimizer == "none" or job.spec.optimizer in ("adam", "adamw"),
         NAME,
-        f"{job.spec.optimizer} is not among its optimizers that share state over ranks",
+        f"it offloads Adam, not {job.spec.optimizer}",
     )
     whole_offload(plan, NAME)
-    capability = job.cluster.node.gpu.compute_capability
-    require(
-        capability is None or capability >= (8, 0),
-        NAME,
-        f"Transformer Engine needs Ampere or newer, not {job.cluster.node.gpu.name}",
-    )
     require(
         plan.virtual_stages == 1 or plan.grad_accum % plan.pp == 0,
         NAME,
         f"interleaving needs grad_accum {plan.grad_accum} to be a multiple of pp {plan.pp}",
     )
+    require(
+        plan.ep == 1 or job.architecture.moe is not None,
+        NAME,
+        f"ep {plan.ep} needs a model with experts",
+    )
     recompute_arguments(plan)
-    cross_entropy(job, plan)
 
 
 def plan_arguments(job: Job, plan: Plan) -> list[Argument]:
@@ -139,7 +154,6 @@ def cross_entropy(job: Job, plan: Plan) -> list[Argument]:
     if kind == "auto":
         stack = next((s for s in job.stacks if s.name == plan.stack), None)
         kind = stack.memory.cross_entropy if stack else "eager"
-    require(kind != "chunked", NAME, "its loss is eager or fused, not chunked")
     return [("--cross-entropy-loss-fusion",)] if kind == "fused" else []
 
 

@@ -50,26 +50,24 @@ def emit_megatron_deepspeed(job: Job, plan: Plan) -> dict[str, str]:
     }
 
 
-def check(job: Job, plan: Plan) -> None:
-    """Refuse what the scripts cannot say."""
+def check_job(job: Job) -> None:
+    """Refuse a network or an optimizer that no plan can make up for."""
     arch = job.architecture
     require(arch.kind == "decoder", NAME, f"{arch.name} is no decoder")
     require(arch.moe is None and arch.mla is None, NAME, f"{arch.name} is not a dense GPT or Llama")
-    require(plan.even or plan.pp == 1, NAME, "its stages hold equal layers (type:transformer)")
-    require(arch.layers % plan.pp == 0, NAME, f"pp {plan.pp} does not divide {arch.layers} layers")
-    require(
-        arch.heads % arch.kv_heads == 0 and arch.kv_heads % plan.tp == 0,
-        NAME,
-        f"tp {plan.tp} must divide the {arch.kv_heads} key-value heads",
-    )
     require(arch.positional in ("rope", "learned"), NAME, f"it has no {arch.positional} positions")
     require(not arch.qk_norm, NAME, "it has no norm on queries and keys")
     require(not arch.parallel_residual, NAME, "attention and feed-forward follow one another")
+    require(arch.norms_per_layer == 2, NAME, f"a layer has 2 norms, not {arch.norms_per_layer}")
+    require(not arch.embedding_norm, NAME, "it has no norm on the embeddings")
+    require(arch.final_norm and not arch.head_bias, NAME, "it ends with a norm and a plain head")
+    require(
+        arch.embedding_width in (0, arch.hidden), NAME, "its embeddings are as wide as its layers"
+    )
     require(
         arch.bias in ("none", "all"), NAME, f"biases are on all linears or none, not {arch.bias}"
     )
     require(arch.norm != "layernorm" or arch.norm_bias, NAME, "its LayerNorm has a bias")
-    require(plan.attention != "efficient", NAME, "its attention kernels are flash and eager")
     require(
         not 0 < arch.sliding_window < job.seq_len,
         NAME,
@@ -81,6 +79,21 @@ def check(job: Job, plan: Plan) -> None:
         NAME,
         f"it has no {job.spec.optimizer}",
     )
+    require(job.spec.cross_entropy != "chunked", NAME, "its loss is not chunked")
+
+
+def check(job: Job, plan: Plan) -> None:
+    """Refuse what the scripts cannot say."""
+    check_job(job)
+    arch = job.architecture
+    require(plan.even or plan.pp == 1, NAME, "its stages hold equal layers (type:transformer)")
+    require(arch.layers % plan.pp == 0, NAME, f"pp {plan.pp} does not divide {arch.layers} layers")
+    require(
+        arch.kv_heads % plan.tp == 0,
+        NAME,
+        f"tp {plan.tp} must divide the {arch.kv_heads} key-value heads",
+    )
+    require(plan.attention != "efficient", NAME, "its attention kernels are flash and eager")
     require(
         plan.offload_optimizer == "none" or job.spec.optimizer in ("adam", "adamw"),
         NAME,
@@ -93,10 +106,12 @@ def check(job: Job, plan: Plan) -> None:
     )
     whole_offload(plan, NAME)
     require(plan.cp == 1, NAME, f"cp {plan.cp}: Ulysses is not written yet")
-    granularity = one_recompute(plan, NAME)
-    every = segment(granularity)
-    local = arch.layers if plan.pp > 1 else arch.layers // plan.pp
-    require(local % every == 0, NAME, f"checkpoints of {every} layers must divide {local} layers")
+    every = segment(one_recompute(plan, NAME))
+    require(
+        arch.layers % every == 0,
+        NAME,
+        f"checkpoints of {every} layers must divide {arch.layers} layers",
+    )
 
 
 def activation(arch: Architecture) -> Argument | None:

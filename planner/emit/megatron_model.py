@@ -14,9 +14,8 @@ POSITIONS = {"rope": "rope", "learned": "learned_absolute"}
 GELU = ("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh")  # its fused GELU is the tanh form
 
 
-def check_model(job: Job, plan: Plan) -> None:
+def check_model(arch: Architecture) -> None:
     """Refuse a network GPTModel cannot build."""
-    arch = job.architecture
     require(arch.kind == "decoder", NAME, f"{arch.name} is no decoder")
     require(arch.positional in POSITIONS, NAME, f"it has no {arch.positional} positions")
     require(
@@ -32,7 +31,8 @@ def check_model(job: Job, plan: Plan) -> None:
     )
     require(not arch.qk_norm_wide, NAME, "its query and key norms are one head wide")
     activation(arch)
-    require(plan.ep == 1 or arch.moe is not None, NAME, f"ep {plan.ep} needs a model with experts")
+    if arch.moe is not None:
+        require(not arch.moe.bias, NAME, "its experts have no biases")
 
 
 def activation(arch: Architecture) -> list[Argument]:
@@ -121,7 +121,6 @@ def _experts(arch: Architecture, moe: MixtureOfExperts) -> list[Argument]:
         ("--moe-grouped-gemm",),
         ("--moe-token-dispatcher-type", "alltoall"),
     ]
-    require(not moe.bias, NAME, "its experts have no biases")
     if moe.shared_ffn:
         arguments.append(("--moe-shared-expert-intermediate-size", str(moe.shared_ffn)))
     if moe.shared_gate:

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from planner.emit.accelerate import accelerate_fsdp2
+from planner.emit import megatron, megatron_deepspeed, torchtitan
+from planner.emit.accelerate import FSDP2_CONFIG, accelerate_fsdp2, emit_accelerate_fsdp2
 from planner.emit.deepspeed import CONFIG, deepspeed_config
+from planner.emit.families import decoder_layer
 from planner.emit.launch import Launch, Script, launch_script
 from planner.emit.layout import layout, rounds_pinned
-from planner.emit.megatron import emit_megatron
-from planner.emit.megatron_deepspeed import emit_megatron_deepspeed
 from planner.emit.slurm import sbatch
 from planner.emit.text import dump_json
-from planner.emit.torchtitan import emit_torchtitan
+from planner.emit.torchtitan import model_refusal
 from planner.emit.train import train_files
 from planner.emit.versions import version_notes
 from planner.job import Job
 from planner.plan import Plan
 
 TRAIN = "train.py"
-ACCELERATE = "accelerate_fsdp2.yaml"
 
 
 def emit(job: Job, plan: Plan) -> dict[str, str]:
@@ -49,14 +48,35 @@ def emit_notes(job: Job, plan: Plan) -> tuple[str, ...]:
         notes += _deepspeed_notes(job, plan)
     if rounds_pinned(plan):
         notes.append("launch.sh names pinned_max_round_threshold_mb, which torch knows from 2.13")
-    if plan.stack == "fsdp2" and plan.precision == "fp8":
-        notes.append("fp8 linears of torchtitan come from torchao, to be installed beside it")
     if plan.stack == "fsdp2":
-        try:
-            notes += accelerate_fsdp2(job, plan)[1]
-        except ValueError as refusal:
-            notes.append(f"no {ACCELERATE}: {refusal}")
+        notes += _fsdp2_notes(job, plan)
     return tuple(notes)
+
+
+def job_refusal(job: Job, stack: str) -> str:
+    """Why no plan of this job can be launched on a stack; empty if one may be.
+
+    Network, GPU, optimizer and loss only: the search can drop the stack before it looks at plans.
+    On ``fsdp2`` a network that torchtitan has no code for still runs through Accelerate, without
+    pipeline or tensor parallelism; ``model_refusal`` tells which those are.
+    """
+    checks = {
+        "megatron": megatron.check_job,
+        "megatron-deepspeed": megatron_deepspeed.check_job,
+        "fsdp2": _fsdp2_job,
+    }
+    try:
+        checks.get(stack, lambda _: None)(job)
+    except ValueError as refusal:
+        return str(refusal)
+    return ""
+
+
+def _fsdp2_job(job: Job) -> None:
+    if model_refusal(job):
+        decoder_layer(job.architecture)
+    else:
+        torchtitan.check_job(job)
 
 
 def _deepspeed_notes(job: Job, plan: Plan) -> list[str]:
@@ -94,17 +114,35 @@ def _deepspeed(job: Job, plan: Plan) -> dict[str, str]:
 
 
 def _fsdp2(job: Job, plan: Plan) -> dict[str, str]:
-    files = emit_torchtitan(job, plan)
+    if model_refusal(job):
+        return emit_accelerate_fsdp2(job, plan)
+    files = torchtitan.emit_torchtitan(job, plan)
     try:
-        files[ACCELERATE] = accelerate_fsdp2(job, plan)[0]
+        files[FSDP2_CONFIG] = accelerate_fsdp2(job, plan)[0]
     except ValueError:  # emit_notes says why; torchtitan is what the stack stands for
         return files
     return files
 
 
+def _fsdp2_notes(job: Job, plan: Plan) -> list[str]:
+    refusal = model_refusal(job)
+    if refusal:
+        return [
+            f"{refusal}: launch.sh runs a script of yours through Accelerate, with per-device"
+            f" batch {plan.micro_batch} and {plan.grad_accum} accumulation steps"
+        ]
+    notes = []
+    if plan.precision == "fp8":
+        notes.append("fp8 linears of torchtitan come from torchao, to be installed beside it")
+    try:
+        return notes + accelerate_fsdp2(job, plan)[1]
+    except ValueError as reason:
+        return [*notes, f"no {FSDP2_CONFIG}: {reason}"]
+
+
 EMITTERS: Mapping[str, Callable[[Job, Plan], dict[str, str]]] = {
     "deepspeed": _deepspeed,
-    "megatron-deepspeed": emit_megatron_deepspeed,
-    "megatron": emit_megatron,
+    "megatron-deepspeed": megatron_deepspeed.emit_megatron_deepspeed,
+    "megatron": megatron.emit_megatron,
     "fsdp2": _fsdp2,
 }

@@ -50,9 +50,19 @@ def emit_torchtitan(job: Job, plan: Plan) -> dict[str, str]:
     }
 
 
+def check_job(job: Job) -> None:
+    """Refuse an optimizer, dropout or gradient dtype that no plan can make up for."""
+    require(
+        job.spec.optimizer in ("adam", "adamw"), NAME, f"it has no {job.spec.optimizer} optimizer"
+    )
+    require(job.spec.dropout == 0, NAME, "its models have no dropout")
+    require(job.spec.grad_dtype in ("auto", "fp32"), NAME, "mixed_precision_reduce is fp32")
+
+
 def check(job: Job, plan: Plan) -> None:
     """Refuse what the flags and the model code cannot say."""
     check_model(job.architecture, job.seq_len)
+    check_job(job)
     require(plan.zero_stage != 1, NAME, "FSDP2 shards gradients with the optimizer: ZeRO-0, 2 or 3")
     require(plan.precision != "fp16", NAME, "it trains in fp32, tf32, bf16 or fp8, not fp16")
     require(plan.attention != "eager", NAME, "its attention is flash (varlen) or fused (flex)")
@@ -61,10 +71,6 @@ def check(job: Job, plan: Plan) -> None:
         NAME,
         "context parallelism runs with flex attention, not with flash (varlen)",
     )
-    require(
-        job.spec.optimizer in ("adam", "adamw"), NAME, f"it has no {job.spec.optimizer} optimizer"
-    )
-    require(job.spec.dropout == 0, NAME, "its models have no dropout")
     require(
         "nvme" not in (plan.offload_optimizer, plan.offload_parameters), NAME, "no NVMe offload"
     )
@@ -79,7 +85,6 @@ def check(job: Job, plan: Plan) -> None:
         "offload is a policy of sharded parameters (ZeRO-2 or 3)",
     )
     require(plan.ep == 1, NAME, f"ep {plan.ep}: models with experts are not written yet")
-    require(job.spec.grad_dtype in ("auto", "fp32"), NAME, "mixed_precision_reduce is fp32")
     require(
         plan.pp == 1 or not job.architecture.tied_embeddings,
         NAME,
@@ -116,6 +121,15 @@ def check_model(arch: Architecture, seq_len: int) -> None:
         NAME,
         f"its Llama has heads of hidden / heads, not {arch.head_dim}",
     )
+
+
+def model_refusal(job: Job) -> str:
+    """Why torchtitan cannot build the job's network; empty if it can."""
+    try:
+        check_model(job.architecture, job.seq_len)
+    except ValueError as refusal:
+        return str(refusal)
+    return ""
 
 
 def checkpoint(plan: Plan) -> str:

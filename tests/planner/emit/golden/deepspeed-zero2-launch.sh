@@ -34,8 +34,8 @@ export NCCL_DEBUG="${NCCL_DEBUG:-WARN}"
 export TORCH_NCCL_ASYNC_ERROR_HANDLING="${TORCH_NCCL_ASYNC_ERROR_HANDLING:-1}"
 export TOKENIZERS_PARALLELISM="${TOKENIZERS_PARALLELISM:-false}"
 
-TORCHRUN_ARGS=(
+LAUNCHER_ARGS=(
   --standalone
   --nproc-per-node 8
 )
-exec torchrun "${TORCHRUN_ARGS[@]}" "$TRAIN_SCRIPT" "${PLAN_ARGS[@]}" "${TRAIN_ARGS[@]}" "$@"
+exec torchrun "${LAUNCHER_ARGS[@]}" "$TRAIN_SCRIPT" "${PLAN_ARGS[@]}" "${TRAIN_ARGS[@]}" "$@"

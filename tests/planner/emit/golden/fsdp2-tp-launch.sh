@@ -40,7 +40,7 @@ export NCCL_DEBUG="${NCCL_DEBUG:-WARN}"
 export TORCH_NCCL_ASYNC_ERROR_HANDLING="${TORCH_NCCL_ASYNC_ERROR_HANDLING:-1}"
 export TOKENIZERS_PARALLELISM="${TOKENIZERS_PARALLELISM:-false}"
 
-TORCHRUN_ARGS=(
+LAUNCHER_ARGS=(
   --nnodes 4
   --nproc-per-node 8
   --node-rank "$NODE_RANK"
@@ -66,4 +66,4 @@ PLAN_ARGS=(
   --parallelism.enable_sequence_parallel
   --training.disable_cuda_graphs
 )
-exec torchrun "${TORCHRUN_ARGS[@]}" -m "$TRAIN_MODULE" "${PLAN_ARGS[@]}" "${TRAIN_ARGS[@]}" "$@" activation-checkpoint:full
+exec torchrun "${LAUNCHER_ARGS[@]}" -m "$TRAIN_MODULE" "${PLAN_ARGS[@]}" "${TRAIN_ARGS[@]}" "$@" activation-checkpoint:full

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.advise.shell import UNKNOWN, Script, Word
@@ -94,6 +94,7 @@ class Launch:
     target: str
     world: int | None
     gpus_per_node: int | None
+    environment: Mapping[str, str]
 
 
 def value_of(text: str) -> Value:
@@ -191,11 +192,12 @@ def find_launch(script: Script, name: str, text: str) -> Launch | None:
     for command in script.commands:
         launch = _launch(command, name, text)
         if launch is not None:
-            return launch
+            return replace(launch, environment=script.variables)
     for command in script.commands:  # a bare argument list
         if any(flag_name(word.text.partition("=")[0]) in _MARKS for word in command):
             flags = parse_flags(command, name, text=text)
-            return _made("arguments", {}, flags, "")
+            made = _made("arguments", {}, flags, "")
+            return replace(made, environment=script.variables)
     return None
 
 
@@ -315,7 +317,7 @@ def _made(launcher: str, options: Mapping[str, Value], flags: Document, target: 
     if "srun " in flags.text and "nnodes" not in options:
         world = None  # the job allocation decides
     target = "" if UNKNOWN in target else target
-    return Launch(launcher, options, document, target, world, per_node)
+    return Launch(launcher, options, document, target, world, per_node, {})
 
 
 def _processes(launcher: str, options: Mapping[str, Any]) -> tuple[int | None, int | None]:

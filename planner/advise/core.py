@@ -1,0 +1,414 @@
+"""From files and options to a report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from planner.advise.judgement import Judgement
+from planner.advise.readers import Reading, read_arguments, read_file
+from planner.advise.report import Advice, Cause, FileReport, FilledAuto, Report
+from planner.advise.settings import Settings, settings_of
+from planner.advise.source import Unreadable
+from planner.lint import Context, Device, Finding, lint
+from planner.lint.context import check_framework
+from planner.lint.deepspeed_facts import AUTO, DeepSpeedFacts
+from planner.lint.deepspeed_keys import (
+    PIPELINE_DEGREE_KEYS,
+    TENSOR_DEGREE_KEYS,
+    VERSION,
+    version_tuple,
+)
+from planner.lint.document import Document, as_int, dotted, walk
+from planner.lint.finding import worst
+from planner.lint.rule import order
+
+if TYPE_CHECKING:
+    from hardware_db import Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user adds to the files. ``fields`` are those of a planner's job."""
+
+    context: str | None = None
+    deepspeed_version: str = VERSION
+    client_optimizer: str | None = None
+    arguments: Document | None = None
+    partners: tuple[Document, ...] = ()
+    symptom: str | None = None
+    advice: bool = True
+    model: str | None = None
+    gpus: str | None = None
+    fields: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def advise(
+    files: str | Path | Iterable[str | Path],
+    *,
+    model: str | None = None,
+    gpus: str | None = None,
+    context: str | None = None,
+    deepspeed_version: str = VERSION,
+    client_optimizer: str | None = None,
+    args: str | None = None,
+    partners: Sequence[str | Path] = (),
+    symptom: str | None = None,
+    advice: bool = True,
+    **fields: Any,
+) -> Report:
+    """Judge configuration files people already have.
+
+    Parameters
+    ----------
+    files : path or paths
+        Files of any kind the advisor reads; patterns such as ``configs/*.json`` are expanded.
+    model, gpus : str, optional
+        As for ``solve``. Without GPUs the files are only linted. A model that a file names is
+        used if none is given.
+    context : str, optional
+        hf, accelerate, plain or megatron: who reads a DeepSpeed file. Inferred if not given.
+    deepspeed_version : str
+        The release the files are read by.
+    client_optimizer : str, optional
+        Class of the optimizer that the script makes itself.
+    args : str, optional
+        Trainer flags that the files are used with, as typed.
+    partners : sequence of paths
+        Further files of the same run.
+    symptom : str, optional
+        oom, nan, slow, host-oom or hang: rank its likely causes.
+    advice : bool
+        Whether to look for better plans.
+    **fields
+        Further fields of :class:`planner.spec.JobSpec`, such as ``seq_len``.
+
+    Returns
+    -------
+    Report
+        One report per file, in the order given.
+
+    Raises
+    ------
+    ValueError
+        If an option is wrong; one line. An unreadable file is reported, not raised.
+    """
+    options = _options(
+        context=context,
+        deepspeed_version=deepspeed_version,
+        client_optimizer=client_optimizer,
+        args=args,
+        partners=partners,
+        symptom=symptom,
+        advice=advice,
+        model=model,
+        gpus=gpus,
+        **fields,
+    )
+    cluster = _cluster(gpus, options.fields) if gpus else None
+    if model:
+        _hidden_size(model)
+    return Report(files=tuple(report_on(path, options, cluster) for path in expand(files)))
+
+
+def _options(
+    *,
+    context: str | None = None,
+    deepspeed_version: str = VERSION,
+    client_optimizer: str | None = None,
+    args: str | None = None,
+    partners: Sequence[str | Path] = (),
+    symptom: str | None = None,
+    advice: bool = True,
+    model: str | None = None,
+    gpus: str | None = None,
+    **fields: Any,
+) -> Options:
+    """Options checked, the partner files read."""
+    return Options(
+        context=check_framework(context) if context is not None else None,
+        deepspeed_version=_version(deepspeed_version),
+        client_optimizer=client_optimizer,
+        arguments=read_arguments(args) if args else None,
+        partners=tuple(read_file(Path(p), follow=False).document for p in partners),
+        symptom=_symptom(symptom),
+        advice=advice,
+        model=model,
+        gpus=gpus,
+        fields={k: v for k, v in fields.items() if v is not None},
+    )
+
+
+def write_patched(report: Report, plan: int = 1, **options: Any) -> tuple[Path, ...]:
+    """Write the patched copy of every file a report has patches for, beside the original.
+
+    ``options`` are those of :func:`advise`.
+
+    Raises
+    ------
+    ValueError
+        If a file cannot be patched or written; one line.
+    """
+    from planner.advise.apply import patched_path, patched_texts
+
+    chosen = _options(**options)
+    cluster = _cluster(chosen.gpus, chosen.fields) if chosen.gpus else None
+
+    def findings_of(reading: Reading) -> tuple[Finding, ...]:
+        return all_findings(reading, context_of(reading, chosen, cluster))
+
+    texts: dict[Path, str] = {}
+    for one in report.files:
+        if not one.error:
+            texts |= patched_texts(one, findings_of, plan)
+    written = []
+    for path, text in texts.items():
+        target = patched_path(path)
+        try:
+            target.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise ValueError(f"{target}: cannot write: {error.strerror or error}") from None
+        written.append(target)
+    return tuple(written)
+
+
+def _version(text: str) -> str:
+    version_tuple(text)
+    return text
+
+
+def _symptom(name: str | None) -> str | None:
+    from planner.advise.symptoms import SYMPTOMS
+
+    if name is not None and name not in SYMPTOMS:
+        raise ValueError(f"symptom {name!r}: expected one of {', '.join(SYMPTOMS)}")
+    return name
+
+
+def expand(files: str | Path | Iterable[str | Path]) -> list[Path]:
+    """Paths with patterns written out; a pattern without a match stays as it is."""
+    given = [files] if isinstance(files, str | Path) else list(files)
+    out: list[Path] = []
+    for item in given:
+        text = str(item)
+        found = _matches(Path(text)) if set(text) & set("*?[") else []
+        out += found or [Path(text)]
+    return list(dict.fromkeys(out))
+
+
+def _matches(pattern: Path) -> list[Path]:
+    root = Path(pattern.anchor) if pattern.anchor else Path()
+    try:
+        found = root.glob(str(pattern.relative_to(pattern.anchor)))
+        return sorted(path for path in found if path.is_file())
+    except (ValueError, OSError):
+        return []  # not a pattern after all
+
+
+def report_on(path: Path, options: Options, cluster: Cluster | None) -> FileReport:
+    """The report of one file."""
+    try:
+        reading = read_file(path)
+    except Unreadable as error:
+        return FileReport(file=str(path), level="unreadable", error=str(error))
+    ctx = context_of(reading, options, cluster)
+    findings = all_findings(reading, ctx)
+    settings = settings_of(reading, ctx)
+    notes = [f"{name} is named but was not read" for name in reading.missing]
+    extra: tuple[Finding, ...] = ()
+    judged: Judgement | None = None
+    better: tuple[Advice, ...] = ()
+    if cluster is not None:
+        from planner.advise.verdict import verdict_of
+
+        judged, better, extra, more = verdict_of(reading, ctx, settings, options, cluster)
+        notes += more
+    findings = order((*findings, *extra))
+    return FileReport(
+        file=str(path),
+        kind=reading.document.kind,
+        context=ctx.framework,
+        context_inferred=ctx.inferred,
+        deepspeed_version=ctx.deepspeed_version,
+        level=worst(findings) or "ok",
+        findings=findings,
+        filled=filled_autos(reading, ctx),
+        settings=dict(settings.values),
+        unknown=settings.unknown,
+        assumed=tuple(settings.assumed),
+        judgement=judged,
+        advice=better,
+        causes=_causes(options.symptom, reading, ctx, settings, judged, findings),
+        notes=tuple(notes),
+    )
+
+
+def _causes(
+    symptom: str | None,
+    reading: Reading,
+    ctx: Context,
+    settings: Settings,
+    judged: Judgement | None,
+    findings: tuple[Finding, ...],
+) -> tuple[Cause, ...]:
+    if symptom is None:
+        return ()
+    from planner.advise.symptoms import Case, causes
+
+    return causes(symptom, Case(reading.document, ctx, settings, judged, findings))
+
+
+# --- context ---
+
+
+def context_of(reading: Reading, options: Options, cluster: Cluster | None) -> Context:
+    """Who reads a file, on what, beside what."""
+    doc = reading.document
+    partners = (*options.partners, *(p for p in reading.partners if _new(p, options)))
+    trainer = options.arguments
+    if doc.kind in ("trainer", "llamafactory", "axolotl"):
+        trainer = _merged(trainer_view(doc), trainer)
+    elif trainer is None:
+        flags = next(
+            (p for p in partners if p.kind in ("trainer", "llamafactory", "axolotl")), None
+        )
+        trainer = trainer_view(flags) if flags is not None else None
+    world = _world(reading, partners, cluster)
+    framework = options.context or infer(doc, partners, options)
+    variables = reading.launch.environment if reading.launch is not None else None
+    return Context(
+        framework=framework,
+        inferred=options.context is None,
+        deepspeed_version=options.deepspeed_version,
+        client_optimizer=options.client_optimizer,
+        trainer=trainer,
+        partners=partners,
+        world=world,
+        device=_device(cluster) if cluster is not None else None,
+        hidden_size=_hidden_size(options.model) if options.model else None,
+        environment=variables,
+    )
+
+
+def _new(partner: Document, options: Options) -> bool:
+    return all(p.kind != partner.kind for p in options.partners)
+
+
+def _merged(doc: Document, arguments: Document | None) -> Document:
+    if arguments is None:
+        return doc
+    return replace(doc, data={**arguments.data, **doc.data})
+
+
+_AXOLOTL = {
+    "micro_batch_size": "per_device_train_batch_size",
+    "gradient_accumulation_steps": "gradient_accumulation_steps",
+    "learning_rate": "learning_rate",
+    "weight_decay": "weight_decay",
+    "max_grad_norm": "max_grad_norm",
+    "adam_beta1": "adam_beta1",
+    "adam_beta2": "adam_beta2",
+    "adam_epsilon": "adam_epsilon",
+    "warmup_steps": "warmup_steps",
+    "warmup_ratio": "warmup_ratio",
+    "lr_scheduler": "lr_scheduler_type",
+    "bf16": "bf16",
+    "fp16": "fp16",
+    "optimizer": "optim",
+}
+
+
+def trainer_view(doc: Document) -> Document:
+    """A file's settings under the names of the Hugging Face trainer."""
+    if doc.kind == "trainer":
+        return doc
+    if doc.kind == "llamafactory":
+        data = dict(doc.data)
+        if data.get("pure_bf16"):
+            data.setdefault("bf16", True)
+        return replace(doc, data=data)
+    data = {new: doc.get(old) for old, new in _AXOLOTL.items() if doc.get(old) is not None}
+    return replace(doc, data=data)
+
+
+def infer(doc: Document, partners: Sequence[Document], options: Options) -> str:
+    """The framework that most likely reads a file."""
+    if doc.kind == "megatron" or any(p.kind == "megatron" for p in partners):
+        return "megatron"
+    if doc.kind in ("trainer", "llamafactory", "axolotl"):
+        return "hf"
+    if doc.kind == "accelerate":
+        return "hf" if options.arguments is not None else "accelerate"
+    if any(doc.has(key) for key in (*PIPELINE_DEGREE_KEYS, *TENSOR_DEGREE_KEYS)):
+        return "megatron"
+    kinds = {p.kind for p in partners}
+    if options.arguments is not None or kinds & {"trainer", "llamafactory", "axolotl"}:
+        return "hf"
+    if "accelerate" in kinds:
+        return "accelerate"
+    if options.client_optimizer is not None:
+        return "plain"
+    return "hf" if any(value == AUTO for _, value in walk(doc.data)) else "plain"
+
+
+def _world(reading: Reading, partners: Sequence[Document], cluster: Cluster | None) -> int | None:
+    if cluster is not None:
+        return cluster.gpus
+    if reading.launch is not None and reading.launch.world is not None:
+        return reading.launch.world
+    for doc in (reading.document, *partners):
+        count = as_int(doc.get("num_processes")) if doc.kind == "accelerate" else None
+        if count is not None and count > 0:
+            return count
+    return None
+
+
+def _cluster(gpus: str, fields: Mapping[str, Any]) -> Cluster:
+    from hardware_db import parse_gpus
+
+    return parse_gpus(gpus, extra=fields.get("hardware"))
+
+
+def _device(cluster: Cluster) -> Device:
+    gpu = cluster.node.gpu
+    return Device(
+        name=gpu.name,
+        supports=frozenset(gpu.supports),
+        memory_bytes=float(gpu.memory),
+        gpus_per_node=cluster.gpus_per_node,
+    )
+
+
+def _hidden_size(model: str) -> int:
+    from planner.catalogue import resolve_model
+
+    return resolve_model(model).architecture.hidden
+
+
+# --- findings ---
+
+
+def all_findings(reading: Reading, ctx: Context) -> tuple[Finding, ...]:
+    """Findings of a file and of the partner files it names."""
+    found = list(lint(reading.document, ctx))
+    own = {p.name for p in reading.partners}
+    for partner in ctx.partners:
+        if partner.name in own and partner.kind in ("deepspeed", "accelerate"):
+            others = tuple(p for p in ctx.partners if p is not partner)
+            beside = replace(ctx, partners=(*others, reading.document))
+            found += lint(partner, beside)
+    unique = {(f.id, f.file, f.key, f.effect): f for f in found}
+    return order(unique.values())
+
+
+def filled_autos(reading: Reading, ctx: Context) -> tuple[FilledAuto, ...]:
+    """What each ``auto`` becomes, in the file and in the DeepSpeed file beside it."""
+    docs = [d for d in (reading.document, *ctx.partners) if d.kind == "deepspeed"]
+    return tuple(
+        FilledAuto(file=doc.name, key=dotted(f.path), value=f.value, by=f.by)
+        for doc in docs
+        for f in DeepSpeedFacts(doc, ctx).autos
+    )

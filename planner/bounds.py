@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.fit import cannot_fit, layers_that_fit, some_allowed
+from planner.fit import cannot_fit, even_layers, layers_that_fit, some_allowed
 from planner.program import Batch, Ints
 from planner.stage_options import NEVER
 
@@ -157,8 +157,7 @@ def stage_bounds(batch: Batch, width: int, kinds: tuple[int, ...], offload: str)
     stage = batch.time_const[:, :, None] + batch.time_layer[:, :, None] * n.astype(np.int64)
     stage = np.where(fits, stage + whole, NEVER)
     if batch.layers_rule == "uniform":
-        even = batch.layers // batch.stages
-        stage = np.where(n == even, stage, NEVER)
+        stage = np.where(n == even_layers(batch)[:, :, None], stage, NEVER)
     return stage
 
 

@@ -96,9 +96,14 @@ def _rules(
     off: list[Linear],
 ) -> None:
     stages = range(program.stages)
-    alike = {"free": [], "edges": stages[1:-1], "uniform": stages}[program.layers_rule]
-    for i, j in itertools.pairwise(alike):
-        model.add(layers[i] == layers[j])
+    if program.layers_rule == "uniform":
+        for i, count in enumerate(program.even_layers.tolist()):
+            model.add(layers[i] == count)
+    if program.layers_rule == "edges":
+        for i, j in itertools.pairwise(stages[1:-1]):
+            model.add(layers[i] == layers[j])
+    if program.min_offloaded:
+        model.add(sum(off) >= program.min_offloaded)
     if program.recompute_rule != "free":
         _recompute_rule(model, program, counts)
     if program.offload_rule == "all" and program.max_offloaded:

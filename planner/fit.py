@@ -32,6 +32,13 @@ def layers_that_fit(batch: Batch) -> Ints:
     return least
 
 
+def even_layers(batch: Batch) -> Ints:
+    """Layers of each stage under the uniform rule, (n, p)."""
+    share, rest = np.divmod(batch.layers // batch.chunk, batch.stages)
+    more = np.arange(batch.stages) < rest[:, None]
+    return np.asarray(batch.chunk[:, None] * (share[:, None] + more))
+
+
 def cannot_fit(batch: Batch) -> Mask:
     """Shapes with no feasible plan for reasons that need no search, (n,).
 
@@ -42,8 +49,7 @@ def cannot_fit(batch: Batch) -> Mask:
     bad: Mask = (room < chunk).any(axis=1) | (room.sum(axis=1) < batch.layers)
     bad |= (batch.layers % batch.chunk != 0) | (batch.stages * batch.chunk > batch.layers)
     if batch.layers_rule == "uniform":
-        bad |= batch.layers % (batch.stages * batch.chunk) != 0
-        bad |= (room * batch.stages < batch.layers).any(axis=1)
+        bad |= (room < even_layers(batch)).any(axis=1)
     return bad | ~some_allowed(batch) | _host_cannot_fit(batch)
 
 

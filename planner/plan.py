@@ -130,6 +130,7 @@ class Proof(Frozen):
     pruned_by_bound: int
     pruned_by_memory: int
     solved: int
+    confirmed: bool | None  # CP-SAT finds nothing better in the optimum's shape; None: no time
     fastest_step_time_s: float | None  # the proven optimum, before the ladder chose
     epsilon: float  # the plan is within this fraction of it
     rules: dict[str, int]  # candidates each rule removed

@@ -104,10 +104,18 @@ class ShapeProgram:
     granularity_min: Ints  # (G,) bounds on the sum over stages
     granularity_max: Ints  # (G,)
     max_offloaded: int  # 0, or the number of layers
-    layers_rule: str  # free; edges: all stages alike but the first and the last; uniform
+    min_offloaded: int  # bound on the sum over stages
+    layers_rule: str  # free; edges: all stages alike but the first and the last; uniform: as
+    # equal as whole chunks allow, the remainder on the first stages
     recompute_rule: str  # free; same: one count of one granularity, alike on every stage, the
     # rest at none; all: one granularity for all layers; block: all, or same at full
     offload_rule: str  # free; all: every layer or none
+
+    @property
+    def even_layers(self) -> Ints:
+        """Layers of each stage under the uniform rule, (p,)."""
+        share, rest = divmod(self.layers // self.chunk, self.stages)
+        return self.chunk * (share + (np.arange(self.stages) < rest))
 
     @property
     def plain(self) -> int:
@@ -179,6 +187,7 @@ class Batch:
     offload_rule: str = "free"
     granularity_min: Ints | None = None
     granularity_max: Ints | None = None
+    min_offloaded: Ints | None = None
 
     def __post_init__(self) -> None:
         check_shapes(self)
@@ -206,6 +215,8 @@ class Batch:
             values["granularity_min"] = none
         if self.granularity_max is None:
             values["granularity_max"] = none + self.layers
+        if self.min_offloaded is None:
+            values["min_offloaded"] = 0
         return ShapeProgram(**values)
 
 

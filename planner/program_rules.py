@@ -23,17 +23,19 @@ def counts_hold(program: ShapeProgram, n: Ints, k: Ints, o: Ints) -> dict[str, b
         "granularity_min": bool((totals >= program.granularity_min).all()),
         "granularity_max": bool((totals <= program.granularity_max).all()),
         "offloaded": bool((o >= 0).all() and (o <= np.minimum(n, program.max_offloaded)).all()),
+        "min_offloaded": bool(o.sum() >= program.min_offloaded),
     }
 
 
 def rules_hold(program: ShapeProgram, n: Ints, k: Ints, o: Ints) -> dict[str, bool]:
     """What the stack can express."""
-    same_n = {"free": n[:0], "edges": n[1:-1], "uniform": n}[program.layers_rule]
+    middle = n[1:-1] if program.layers_rule == "edges" else n[:0]
+    as_ruled = program.layers_rule != "uniform" or bool((n == program.even_layers).all())
     whole = bool((k == n[:, None]).all(axis=0).any())
     counted = any(_counted_alike(program, k, g) for g in (program.plain, *program.countable))
     same_o = bool((o == 0).all() or (o == n).all())
     return {
-        "layers_rule": len(set(same_n.tolist())) <= 1,
+        "layers_rule": as_ruled and len(set(middle.tolist())) <= 1,
         "recompute_rule": {
             "free": True,
             "same": counted,

@@ -231,7 +231,7 @@ def infeasible_lines(infeasible: Infeasible) -> list[str]:
 def _unrestricted(result: Result) -> str:
     other = result.unrestricted
     assert other is not None
-    return f"A stack free per stage would reach {seconds(other.step_time_s)}: {other.note}"
+    return f"With every stage free, whatever the stack, {seconds(other.step_time_s)}: {other.note}"
 
 
 def proof_line(proof: Proof) -> str:
@@ -241,6 +241,8 @@ def proof_line(proof: Proof) -> str:
         f"Proof: {proof.status}; {proof.shapes} shapes: {removed}, {proof.pruned_by_bound} by"
         f" bound, {proof.solved} solved"
     )
+    if proof.confirmed:
+        text += "; confirmed by CP-SAT"
     if proof.fastest_step_time_s is not None:
         text += (
             f"; fastest possible {seconds(proof.fastest_step_time_s)}, gap"

@@ -274,7 +274,8 @@ RULES: tuple[Rule, ...] = (
         _even_stages,
         "{stack} splits layers evenly: pp {pp} x virtual_stages {virtual_stages} must divide"
         " {layers} layers",
-        "Megatron-DeepSpeed megatron/model/gpt_model.py; torchtitan pipeline_parallel.py",
+        "torchtitan 0.3.0 torchtitan/distributed/pipeline_parallel.py",
+        ("fsdp2",),
     ),
     Rule(
         "interleaving",

@@ -87,9 +87,10 @@ def _edges(least: Ints, low: int, units: int) -> Ints | None:
 
 
 def _uniform(least: Ints, low: int, units: int) -> Ints | None:
-    """All stages alike."""
+    """All stages as alike as can be, the remainder on the first ones."""
     stages, width = least.shape
-    column = units // stages - low
-    if units % stages or not 0 <= column < width or least[:, column].max() >= NEVER:
+    share, rest = divmod(units, stages)
+    columns: Ints = share - low + (np.arange(stages) < rest)
+    if columns.min() < 0 or columns.max() >= width:
         return None
-    return np.full(stages, column)
+    return columns if least[np.arange(stages), columns].max() < NEVER else None

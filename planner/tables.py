@@ -142,6 +142,7 @@ def build(job: Job, shapes: Shapes, scale: int, *, limited: bool = True) -> Tabl
         fixed=_ns(np.broadcast_to(_total(time.fixed), (n, 1))[:, 0]) * scale,
         granularity_allowed=_allowed(job.spec.constraint("recompute"), names, n),
         max_offloaded=np.where(partial, job.architecture.layers, 0),
+        min_offloaded=np.where(partial, 1, 0),
         rank=rank(job, shapes),
         layers_rule=expresses.layers_per_stage if limited and not single else "free",
         recompute_rule=expresses.recompute_layers if limited else "free",

@@ -77,6 +77,8 @@ def random_batch(rng: np.random.Generator, size: int = 1, **fixed: object) -> Ba
     if rng.random() < 0.2:
         values["granularity_min"] = ints(0, 2, kinds)
         values["granularity_max"] = ints(layers // 2, layers + 1, kinds)
+    if offload and rng.random() < 0.3:
+        values["min_offloaded"] = ints(0, 3)
     return Batch(**{**values, **{k: v for k, v in fixed.items() if k in Batch.__slots__}})
 
 
@@ -115,8 +117,12 @@ def _stage_choices(batch: Batch, s: int, i: int) -> Iterator[tuple[int, tuple[in
 def _same(batch: Batch, s: int, picks: tuple[tuple[int, tuple[int, ...], int], ...]) -> bool:
     """The rules and sums that tie stages together, host memory aside."""
     layers = [n for n, _, _ in picks]
-    alike = {"free": [], "edges": layers[1:-1], "uniform": layers}[batch.layers_rule]
-    if len(set(alike)) > 1:
+    if batch.layers_rule == "edges" and len(set(layers[1:-1])) > 1:
+        return False
+    uneven = max(layers) - min(layers) > batch.chunk[s] or layers != sorted(layers, reverse=True)
+    if batch.layers_rule == "uniform" and uneven:
+        return False
+    if sum(o for _, _, o in picks) < (0 if batch.min_offloaded is None else batch.min_offloaded[s]):
         return False
     if batch.offload_rule == "all" and len({o > 0 for _, _, o in picks}) > 1:
         return False

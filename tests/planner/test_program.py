@@ -100,6 +100,8 @@ def test_rules_of_the_stack():
     assert solved(**uneven)[1].layers == (1, 3)
     assert solved(**uneven, layers_rule="uniform")[1].layers == (2, 2)
     assert solved(**uneven, chunk=2)[1].layers == (2, 2)
+    assert solved(layers=5, time_const=[40, 0])[1].layers == (1, 4)
+    assert solved(layers=5, time_const=[40, 0], layers_rule="uniform")[1].layers == (3, 2)
     tight = {"capacity": [33, 1000], "max_offloaded": 0}
     assert solved(**tight, layers_rule="uniform")[1].granularity == ((1, 1), (2, 0))
     same = solved(**tight, layers_rule="uniform", recompute_rule="same")[1]

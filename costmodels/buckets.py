@@ -64,7 +64,7 @@ def zero_buckets(arch: Architecture) -> ZeroBuckets:
     return ZeroBuckets(
         reduce_bucket=bucket,
         allgather_bucket=bucket,
-        prefetch_bucket=min(max(layer, LEAST_BUCKET), MOST_BUCKET),
+        prefetch_bucket=LEAST_BUCKET,
         max_live=live,
         max_reuse_distance=live,
         persistence_threshold=PERSISTENT_HIDDEN * arch.hidden,

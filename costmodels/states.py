@@ -148,7 +148,7 @@ def _gradients(c: Configuration, part: Held) -> Numeric:
     """All gradients of ``part`` as the engine keeps them at the end of backward. [byte]"""
     profile, zero, size = c.stack.memory, np.asarray(c.zero_stage), gradient_bytes(c)
     accumulating = np.asarray(c.grad_accum) > 1
-    leftover = profile.gradient_leftover.get(c.precision, 0.0)
+    leftover = _leftover(c)
     if profile.engine == "megatron":
         return (size + leftover) * part.total
     if profile.engine == "deepspeed":
@@ -163,11 +163,18 @@ def _gradients(c: Configuration, part: Held) -> Numeric:
         # (torch/distributed/pipelining/stage.py, backward_maybe_with_nosync)
         late_sync = not profile.sync_each_micro_batch or c.pp > 1
         whole = (zero < 2) | (accumulating & late_sync)
-        late = leftover if c.pp > 1 else 0.0  # until the micro-batch's backward ends
         kept = np.where(alone, profile.weights[c.precision], size) * part.over(~whole)
-        return kept + late * part.total
+        return kept + leftover * part.total
     # DistributedDataParallel's buckets are a second copy (gradient_as_bucket_view is off)
     return size * part.total * np.where(part.shards > 1, 2, 1)
+
+
+def _leftover(c: Configuration) -> float:
+    """16-bit gradients that outlive their addition to wider ones; in FSDP, of pipeline stages."""
+    profile = c.stack.memory
+    has = profile.engine in ("megatron", "deepspeed") or (profile.engine == "fsdp" and c.pp > 1)
+    has = has and gradient_bytes(c) > 2
+    return profile.gradient_leftover.get(c.precision, 0.0) if has else 0.0
 
 
 def _step(c: Configuration, part: Held) -> Numeric:
@@ -253,6 +260,6 @@ def _alive(c: Configuration) -> Numeric:
     if profile.engine == "deepspeed":  # stage 3's flat buffer, BF16_Optimizer's fp32 gradients
         kept = kept | (zero >= 3) | (gradient_bytes(c) == 4)
     size = gradient_bytes(c)
-    everything = size + profile.gradient_leftover.get(c.precision, 0.0)
+    everything = size + _leftover(c)
     allocated = size / everything if everything else 0.0
     return np.where(np.asarray(c.grad_accum) > 1, 1.0, np.where(kept, allocated, 0.0))

@@ -8,10 +8,11 @@ from typing import Literal
 
 import numpy as np
 import yaml
+from pydantic import BaseModel, ConfigDict
 
 from costmodels.numeric import Array
 from planner.validate.evaluate import Scored, fit_score, memory_scores, time_score
-from planner.validate.kinds import Strict, matches
+from planner.validate.kinds import matches
 from planner.validate.report import Headline, OracleScore
 from planner.validate.run import Run
 
@@ -37,6 +38,12 @@ Metric = Literal[
 ]
 
 
+class Strict(BaseModel):
+    """Base of the entries."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
 class Aim(Strict):
     """One figure and what it should be; at least or, without ``least``, at most."""
 
@@ -51,7 +58,7 @@ class Line(Strict):
 
     name: str
     cells: dict[str, str]
-    range: dict[str, tuple[int, int]] = {}
+    bounds: dict[str, tuple[int, int]] = {}
     memory_kind: str = ""
     metrics: tuple[Aim, ...]
 
@@ -71,7 +78,7 @@ def load_lines() -> tuple[Line, ...]:
 
 def chosen(line: Line, run: Run) -> bool:
     """Whether a run belongs to a line."""
-    inside = all(low <= int(getattr(run, n)) <= high for n, (low, high) in line.range.items())
+    inside = all(low <= int(getattr(run, n)) <= high for n, (low, high) in line.bounds.items())
     kind = not line.memory_kind or run.memory_kind == line.memory_kind
     return inside and kind and matches(run.row, line.cells)
 

@@ -65,6 +65,8 @@ class Kind(Strict):
     gpu: str = ""  # where the source does not name it fully
     gpus_per_node: int | None = None
     partition: Literal["even", "blocks", "weighed"] = "even"
+    local_batch: str = ""  # finds a pipeline's local batch, cut into as many parts as stages
+    rescue: dict[str, Any] = {}  # memory fields of a switch that is turned on where nothing fits
     blocks: tuple[int, int] = (1, 2)  # what counts like a layer before and after the layers
     report: Literal["worst", "first"] = "worst"  # whose memory it prints
     memory_kind: MemoryKind = "allocated"
@@ -74,9 +76,7 @@ class Kind(Strict):
     time: dict[str, Any] = {}
     memory: dict[str, Any] = {}
     when: tuple[When, ...] = ()
-    fit_time: tuple[str, ...] = ()  # constants --logo refits on runs of this kind
-    fit_memory: tuple[str, ...] = ()
-    fold: tuple[str, ...] = ("model",)  # what is left out together
+    informs: dict[str, str] | None = {}  # rows that constants may be fitted to; None: no row
 
 
 class Spelling(Strict):

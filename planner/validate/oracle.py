@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.activations import Batch, outside_saved, saved_by_group
+from costmodels.activations import outside_saved, saved_by_group
 from costmodels.architecture import Architecture, LatentAttention, MixtureOfExperts
 from costmodels.configuration import Configuration
-from costmodels.kernels import Kernels
+from costmodels.kernels import Batch, Kernels
 from costmodels.memory import memory_costs
 from costmodels.memory_profile import PRECISIONS
 from costmodels.peak import peak
@@ -153,14 +153,11 @@ def peak_configuration(row: Row) -> Configuration:
 
 
 def _peak_stack(row: Row, world: int, mixed: bool, element: float) -> Stack:
-    stack = load_stack("fsdp2")
+    stack = load_stack("hf-fsdp2")
     same = dict.fromkeys(PRECISIONS, element)
     profile = stack.memory.model_copy(
         update={
             "engine": "fsdp" if world > 1 else "ddp",
-            "layout": "family",
-            "norm": "eager",
-            "mlp": "eager",
             "autocast": bool(_whole(row, "autocast")),
             "weights": same,
             "gradients": same,
@@ -171,9 +168,7 @@ def _peak_stack(row: Row, world: int, mixed: bool, element: float) -> Stack:
             "reshard": not row.text("reshard") or bool(_whole(row, "reshard")),
             "gradients_stay": not _whole(row, "set_to_none"),
             "allocator_factor": 1.0,
-            "selective": "activations",
-            "logits_sharded": False,
-            "linear_inputs": "gathered",
+            "gradient_leftover": {},
         }
     )
     return stack.model_copy(update={"memory": profile})

@@ -22,9 +22,17 @@ from planner.validate.kinds import changed
 from planner.validate.run import Changes, Run
 
 AXES = (
-    "dp tp cp ep micro_batch grad_accum virtual_stages zero_stage sequence_parallel "
-    "offload_optimizer"
-).split()
+    "dp",
+    "tp",
+    "cp",
+    "ep",
+    "micro_batch",
+    "grad_accum",
+    "virtual_stages",
+    "zero_stage",
+    "sequence_parallel",
+    "offload_optimizer",
+)
 KINDS_OF_MEMORY = ("allocated", "reserved", "nvidia-smi")
 
 Fields = Mapping[str, Any]
@@ -78,7 +86,9 @@ def batches(runs: Sequence[Run]) -> list[list[int]]:
 def configuration(runs: Sequence[Run], stack: Stack) -> Configuration:
     """Runs with one key as a configuration of arrays (n, 1)."""
     one = runs[0]
-    arrays = {name: np.array([[float(getattr(run, name))] for run in runs]) for name in AXES}
+    arrays: dict[str, Any] = {
+        name: np.array([[float(getattr(run, name))] for run in runs]) for name in AXES
+    }
     return Configuration(
         architecture=one.architecture,
         cluster=one.cluster,
@@ -87,6 +97,8 @@ def configuration(runs: Sequence[Run], stack: Stack) -> Configuration:
         attention=one.attention,
         optimizer=one.optimizer,
         seq_len=one.seq_len,
+        cross_entropy=one.cross_entropy,
+        dropout=one.dropout,
         pp=one.pp,
         **arrays,
     )
@@ -99,6 +111,11 @@ def granularity(run: Run) -> dict[str, Array]:
         done = layers // SEGMENT[run.recompute]
         return {"full": done, "none": layers - done}
     return {run.recompute: layers}
+
+
+def moved(run: Run) -> Array:
+    """Layers of each stage whose optimizer state is offloaded: all or none."""
+    return np.array(run.layers) * (run.offload_optimizer > 0)
 
 
 def predict_time(runs: Sequence[Run], fields: Fields | None = None) -> tuple[Array, list[str]]:
@@ -120,7 +137,9 @@ def predict_time(runs: Sequence[Run], fields: Fields | None = None) -> tuple[Arr
         stack = with_fields(stack_of(some[0].stack, some[0].changes), fields or {}, {})
         cfg = configuration(some, stack)
         try:
-            step = step_time(time_costs(cfg), cfg, np.array(some[0].layers), granularity(some[0]))
+            step = step_time(
+                time_costs(cfg), cfg, np.array(some[0].layers), granularity(some[0]), moved(some[0])
+            )
         except ValueError as error:
             for i in index:
                 problems[i] = f"not modelled: {error}"
@@ -132,7 +151,21 @@ def predict_time(runs: Sequence[Run], fields: Fields | None = None) -> tuple[Arr
 def predict_memory(
     runs: Sequence[Run], fields: Fields | None = None
 ) -> tuple[Array, Array, list[str]]:
-    """Peak of every run, of its own kind and rank; what must fit; why there is none. [byte]"""
+    """Peak of every run, of its own kind and rank; what must fit; why there is none. [byte]
+
+    A run whose kind has a switch that saves memory is predicted with it where it would not fit
+    without: whoever ran it turned it on.
+    """
+    value, device, problems = _memory(runs, fields or {}, rescue=False)
+    limit = np.array([run.cluster.memory_limit for run in runs])
+    rescued = np.array([bool(run.kind.rescue) for run in runs], dtype=bool)
+    tight = np.flatnonzero((device > limit) & rescued)
+    if len(tight):
+        value[tight], device[tight], _ = _memory([runs[int(i)] for i in tight], fields or {}, True)
+    return value, device, problems
+
+
+def _memory(runs: Sequence[Run], fields: Fields, rescue: bool) -> tuple[Array, Array, list[str]]:
     value, device = np.full(len(runs), np.nan), np.full(len(runs), np.nan)
     problems = [run.memory_skip for run in runs]
     for batch in batches(runs):
@@ -140,16 +173,17 @@ def predict_memory(
         if not index:
             continue
         some = [runs[i] for i in index]
-        stack = with_fields(stack_of(some[0].stack, some[0].changes), {}, fields or {})
-        layers, pp = np.array(some[0].layers), some[0].pp
+        saving = some[0].kind.rescue if rescue else {}
+        stack = stack_of(some[0].stack, some[0].changes)
+        cfg = configuration(some, with_fields(stack, {}, {**saving, **fields}))
         try:
-            costs = memory_costs(configuration(some, stack))
-            top = peak(costs, layers, granularity(some[0]))
+            layers = np.array(some[0].layers)
+            top = peak(memory_costs(cfg), layers, granularity(some[0]), moved(some[0]))
         except ValueError as error:
             for i in index:
                 problems[i] = f"not modelled: {error}"
             continue
-        shape = (len(index), pp)
+        shape = (len(index), some[0].pp)
         kinds = [np.broadcast_to(x, shape) for x in (top.allocated, top.reserved, top.device)]
         for place, (i, run) in enumerate(zip(index, some, strict=True)):
             own = kinds[KINDS_OF_MEMORY.index(run.memory_kind)][place]

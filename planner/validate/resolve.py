@@ -15,7 +15,7 @@ from costmodels.numeric import GIB
 from hardware_db import Cluster, parse_gpus
 from planner.validate import measured, partition
 from planner.validate.cells import Cells
-from planner.validate.kinds import Kind, Kinds, kind_of, spelled
+from planner.validate.kinds import Kind, Kinds, When, kind_of, spelled
 from planner.validate.run import Changes, Machine, Run, Skip
 from planner.validate.shape import architecture_of
 from planner.validate.table import Row
@@ -55,7 +55,7 @@ def resolve(row: Row, kinds: Kinds, stack: str | None = None) -> Run:
         raise Skip("missing: seq_len" if not seq_len else "missing: n_gpus")
     architecture = architecture_of(cells, seq_len)
     layout = _layout(cells, gpus)
-    micro_batch, grad_accum = _batch(cells, layout["dp"], architecture)
+    micro_batch, grad_accum = _batch(cells, layout["dp"], layout["pp"])
     machine, cluster = _machine(cells, kinds, gpus)
     recompute = _spelled(cells, kinds, "act_ckpt", "recompute")
     if layout["pp"] > architecture.layers:
@@ -70,7 +70,6 @@ def resolve(row: Row, kinds: Kinds, stack: str | None = None) -> Run:
         kind=kind,
         source=row.text("source") or kind.name,
         group=_group(row, gpus, seq_len, sequences),
-        fold="|".join(row.text(column) for column in kind.fold),
         architecture=architecture,
         machine=machine,
         cluster=cluster,
@@ -85,6 +84,8 @@ def resolve(row: Row, kinds: Kinds, stack: str | None = None) -> Run:
         zero_stage=cells.whole("zero_stage", 0) or 0,
         sequence_parallel=_sequence_parallel(cells, layout["tp"], recompute),
         offload_optimizer=_tier(cells),
+        cross_entropy=cells.text("cross_entropy") or "auto",
+        dropout=float(cells.text("dropout") or 0.0),
         recompute=recompute,
         layers=_partition(kind, architecture, layout["pp"]),
         n_gpus=gpus,
@@ -124,10 +125,14 @@ def _layout(cells: Cells, gpus: int) -> dict[str, int]:
     return layout
 
 
-def _batch(cells: Cells, dp: int, architecture: Architecture) -> tuple[int, int]:
+def _batch(cells: Cells, dp: int, pp: int) -> tuple[int, int]:
     """Micro-batch and micro-batches of a step, whatever is missing from the global batch."""
     micro, accum = cells.row.whole("micro_batch"), cells.row.whole("grad_accum")
     total = cells.row.whole("global_batch_seqs")
+    pattern = cells.kind.local_batch
+    if micro is None and pattern and (local := re.search(pattern, cells.row.text("notes"))):
+        cells.assumed.append("micro_batch")
+        return max(1, int(local[1]) // pp), min(pp, int(local[1]))
     if micro is None and accum and total:
         micro = max(1, total // (dp * accum))
     if micro is None:
@@ -248,6 +253,7 @@ def _changes(cells: Cells, kinds: Kinds) -> Changes:
     """Fields of the stack's profiles this row's kind or cells decide."""
     fields: dict[tuple[str, str], Any] = {}
     for entry in (cells.kind, *cells.applied):
+        assert isinstance(entry, Kind | When)
         fields.update({("time", name): value for name, value in entry.time.items()})
         fields.update({("memory", name): value for name, value in entry.memory.items()})
     version = spelled(kinds.flash, cells.row.text("attention"))

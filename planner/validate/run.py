@@ -26,8 +26,8 @@ class Machine:
 class Run:
     """One row with all its conventions applied.
 
-    ``layers``: of each stage. ``group``: runs between which a planner would choose. ``fold``:
-    what --logo leaves out together. ``assumed``: columns whose cell was empty and filled by a
+    ``layers``: of each stage. ``group``: runs between which a planner would choose, and
+    which --logo leaves out together. ``assumed``: columns whose cell was empty and filled by a
     default of its kind.
     """
 
@@ -35,7 +35,6 @@ class Run:
     kind: Kind
     source: str
     group: tuple[str, ...]
-    fold: str
     architecture: Architecture
     machine: Machine
     cluster: Cluster
@@ -56,6 +55,8 @@ class Run:
     zero_stage: int
     sequence_parallel: int
     offload_optimizer: int
+    cross_entropy: str
+    dropout: float
     recompute: str
     layers: tuple[int, ...]
     n_gpus: int
@@ -83,6 +84,9 @@ class Run:
             self.precision,
             self.attention,
             self.optimizer,
+            self.cross_entropy,
+            self.dropout,
+            self.offload_optimizer,
             self.seq_len,
             self.pp,
             self.layers,

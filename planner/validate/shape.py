@@ -10,6 +10,7 @@ from planner.catalogue import find_model, load_model
 from planner.validate.cells import Cells
 from planner.validate.run import Skip
 
+FFN_STEP = 64
 FFN_PER_HIDDEN = 4  # of a plain feed-forward where the table does not print it
 
 
@@ -55,9 +56,9 @@ def _cut(cells: Cells, known: Architecture) -> Architecture:
 def _dense(cells: Cells, hidden: int, heads: int | None, seq_len: int) -> Architecture:
     row = cells.row
     gated = cells.flag("gated_mlp", False)
-    if heads is None:  # heads of 128 are what large models have
+    if heads is None:
         cells.assumed.append("heads")
-        heads = max(1, hidden // 128)
+        heads = usual_heads(hidden)
     ffn = cells.whole("ffn") or (0 if gated else FFN_PER_HIDDEN * hidden)
     vocab = cells.whole("vocab")
     if vocab is None:
@@ -85,6 +86,16 @@ def _dense(cells: Cells, hidden: int, heads: int | None, seq_len: int) -> Archit
     )
 
 
+def usual_heads(hidden: int) -> int:
+    """Heads of the width nearest to 128 that divide a hidden width, an eighth of them a card.
+
+    >>> usual_heads(12288), usual_heads(14400)
+    (96, 120)
+    """
+    fitting = [a for a in range(1, hidden + 1) if hidden % a == 0 and (a % 8 == 0 or hidden < 1024)]
+    return min(fitting or [1], key=lambda a: abs(hidden / a - 128))
+
+
 def _counted(cells: Cells, shape: Architecture) -> Architecture:
     """Layers or feed-forward width, whichever is missing, from the parameter count."""
     billions = cells.row.number("params_b")
@@ -92,11 +103,14 @@ def _counted(cells: Cells, shape: Architecture) -> Architecture:
     if not billions or (not shape.layers and not shape.ffn):
         raise Skip(f"missing: {missing}")
     cells.assumed.append(missing)
-    step = {"layers": 1} if missing == "layers" else {"ffn": 64}
-    base = {"layers": shape.layers, "ffn": shape.ffn}
-    low = total_parameters(replace(shape, **{**base, missing: step[missing]}))
-    high = total_parameters(replace(shape, **{**base, missing: 2 * step[missing]}))
-    count = round((billions * 1e9 - low) / (high - low)) + 1
-    if count < 1:
+
+    def with_steps(steps: int) -> Architecture:
+        if missing == "layers":
+            return replace(shape, layers=steps)
+        return replace(shape, ffn=FFN_STEP * steps)
+
+    low, high = (total_parameters(with_steps(steps)) for steps in (1, 2))
+    steps = round((billions * 1e9 - low) / (high - low)) + 1
+    if steps < 1:
         raise Skip(f"missing: {missing}")
-    return replace(shape, **{missing: count * step[missing]})
+    return with_steps(steps)

@@ -9,33 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from planner.validate.columns import FLAGS, MEASURED, NEEDED, NUMBERS, OUTCOMES, WHOLE
+
 TableKind = Literal["runs", "activations", "peaks"]
 
-NUMBERS = (
-    "params_b layers hidden heads kv_heads ffn vocab experts topk gpu_mem_gb n_gpus gpus_per_node "
-    "seq_len micro_batch global_batch_seqs grad_accum dp tp pp cp ep virtual_stages zero_stage "
-    "step_time_s tokens_per_s_per_gpu tflops_per_gpu mfu_pct peak_mem_gib"
-).split()
-WHOLE = frozenset(
-    "layers hidden heads kv_heads ffn vocab experts topk n_gpus gpus_per_node seq_len micro_batch "
-    "global_batch_seqs grad_accum dp tp pp cp ep virtual_stages zero_stage".split()
-)
-FLAGS = ("gated_mlp", "tied_embeddings", "sequence_parallel", "fused_norm")
-TEXTS = (
-    "source ref model gpu intra_bw inter_bw framework precision optimizer offload act_ckpt "
-    "attention mem_kind outcome notes"
-).split()
-COLUMNS = (*TEXTS, *NUMBERS, *FLAGS)
-NEEDED = ("gpu", "n_gpus", "seq_len")
-MEASURED = (
-    "step_time_s",
-    "tokens_per_s_per_gpu",
-    "tflops_per_gpu",
-    "mfu_pct",
-    "peak_mem_gib",
-    "outcome",
-)
-OUTCOMES = ("", "ok", "oom", "crashed_or_oom", "error")
 LARGEST = 1e18  # no cell of a run is beyond it
 
 ORACLE_ACTIVATIONS = ("family", "saved_activations", "layer_activations", "nonlayer_activations")

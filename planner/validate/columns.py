@@ -1,0 +1,19 @@
+"""The columns of a table of runs; any may be missing, every cell may be empty."""
+
+WHOLE = (
+    *("layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "experts", "topk"),
+    *("n_gpus", "gpus_per_node", "seq_len", "micro_batch", "global_batch_seqs", "grad_accum"),
+    *("dp", "tp", "pp", "cp", "ep", "virtual_stages", "zero_stage"),
+)
+NUMBERS = (
+    *WHOLE,
+    *("params_b", "gpu_mem_gb", "step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu"),
+    *("mfu_pct", "peak_mem_gib"),
+)
+FLAGS = ("gated_mlp", "tied_embeddings", "sequence_parallel", "fused_norm")
+NEEDED = ("gpu", "n_gpus", "seq_len")  # without these columns nothing can be predicted
+MEASURED = (  # at least one of them
+    *("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu_pct", "peak_mem_gib"),
+    "outcome",
+)
+OUTCOMES = ("", "ok", "oom", "crashed_or_oom", "error")

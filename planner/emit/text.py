@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import shlex
 from functools import cache
+from typing import TYPE_CHECKING
 
-import jinja2
 import yaml
+
+if TYPE_CHECKING:
+    import jinja2
 
 
 def dump_json(data: object) -> str:
@@ -27,6 +30,8 @@ def dump_yaml(data: object, header: str = "") -> str:
 
 @cache
 def _environment() -> jinja2.Environment:
+    import jinja2  # only what writes scripts pays for it
+
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("planner.emit"),
         undefined=jinja2.StrictUndefined,

@@ -9,8 +9,8 @@ import numpy as np
 
 from costmodels.numeric import Array
 from planner.job import Job
-from planner.program import Batch
 from planner.rules import prune
+from planner.solver.program import Batch
 from planner.space import Shapes, enumerate_shapes
 from planner.tables import Tables, build, objective_scale
 

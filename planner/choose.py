@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from planner import ladder as rungs
-from planner import search as proof
 from planner.candidates import Candidates
 from planner.job import Job
 from planner.optimum import Found, found_in
+from planner.solver import ladder as rungs
+from planner.solver import search as proof
 
 
 @dataclass(frozen=True, slots=True)

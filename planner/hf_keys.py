@@ -86,7 +86,7 @@ class Keys:
                 return name, self.data[name]
         return names[0], None
 
-    def _whole(self, name: str, value: Any, least: int) -> int:  # noqa: ANN401 - any JSON value
+    def _whole(self, name: str, value: Any, least: int) -> int:
         if type(value) is not int or not least <= value <= MAX_COUNT:
             raise self.wrong(name, f"must be a whole number from {least} to {MAX_COUNT}")
         return value

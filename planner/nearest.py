@@ -8,8 +8,8 @@ import numpy as np
 
 from costmodels.step import even_layers
 from planner.candidates import Candidates
-from planner.numbers import Ints
-from planner.program import Decision
+from planner.solver.numbers import Ints
+from planner.solver.program import Decision
 from planner.tables import KIB, Tables
 
 

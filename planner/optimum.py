@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner import search as proof
 from planner.candidates import Candidates
 from planner.evaluate import Choice
 from planner.job import Job
-from planner.program import Decision
+from planner.solver import search as proof
+from planner.solver.program import Decision
 from planner.tables import Tables
 
 

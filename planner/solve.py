@@ -5,10 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from planner import search as proof
 from planner.article import compare
 from planner.candidates import Candidates, candidates
-from planner.cpsat import solve_shape
 from planner.choose import choose
 from planner.estimate import assumptions
 from planner.evaluate import evaluate
@@ -18,6 +16,8 @@ from planner.optimum import Found, choice_of, found_in
 from planner.plan import Alternative, Plan, Predicted, Proof, Result
 from planner.report import describe_plan, seconds
 from planner.rungs import ladder_trace
+from planner.solver import search as proof
+from planner.solver.cpsat import solve_shape
 
 EPSILON_FLOOR = 0.01
 TALK_AFTER = 1.0  # [s]

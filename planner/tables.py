@@ -18,7 +18,7 @@ from costmodels.numeric import Array, Numeric
 from costmodels.time import time_costs
 from planner.axes import Constraint
 from planner.job import Job
-from planner.program import Batch
+from planner.solver.program import Batch
 from planner.space import Shapes
 
 NS = 1e9  # ticks of a second

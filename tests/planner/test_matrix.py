@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from planner import search as proof
 from planner.candidates import candidates
 from planner.choose import choose
 from planner.emit import emit
@@ -14,6 +13,7 @@ from planner.evaluate import evaluate
 from planner.job import resolve
 from planner.lint import Context, lint_deepspeed
 from planner.optimum import choice_of, found_in
+from planner.solver import search as proof
 from planner.spec import make_spec
 
 from .matrix import JOBS

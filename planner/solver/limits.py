@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from planner.program import Ints, ShapeProgram
+    from planner.solver.program import Ints, ShapeProgram
 
 
 def counts_hold(program: ShapeProgram, n: Ints, k: Ints, o: Ints) -> dict[str, bool]:

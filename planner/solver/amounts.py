@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.cpsat import solve_shape
-from planner.program import Amount, Decision, ShapeProgram, evaluate
-from planner.relaxation import relax
-from planner.search import Found
+from planner.solver.cpsat import solve_shape
+from planner.solver.program import Amount, Decision, ShapeProgram, evaluate
+from planner.solver.relaxation import relax
+from planner.solver.search import Found
 
 ANYTHING = Amount("anything")  # minimising it stops at the first plan
 

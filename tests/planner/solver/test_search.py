@@ -10,10 +10,10 @@ import pytest
 from brute_force import feasible_decisions, random_batch
 from synthetic import Setting, batches
 
-from planner.cpsat import solve_shape
-from planner.ladder import default_amounts, ladder, strict
-from planner.program import evaluate
-from planner.search import search, top
+from planner.solver.cpsat import solve_shape
+from planner.solver.ladder import default_amounts, ladder, strict
+from planner.solver.program import evaluate
+from planner.solver.search import search, top
 
 
 def random_space(seed, **fixed):
@@ -198,7 +198,8 @@ def test_host_memory_that_stages_share_is_left_to_cpsat():
 
 def test_ortools_is_not_imported_unless_needed():
     code = (
-        "import sys; from synthetic import Setting, batches; from planner.search import search;"
+        "import sys; from synthetic import Setting, batches;"
+        "from planner.solver.search import search;"
         "r = search(batches(Setting(gpus=8, layers=32, hidden=4096)));"
         "assert r.status == 'optimal'; assert 'ortools' not in sys.modules"
     )

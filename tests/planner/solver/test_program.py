@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from brute_force import feasible_decisions, random_batch
 
-from planner.cpsat import solve_shape
-from planner.ladder import default_amounts
-from planner.program import Amount, Batch, Decision, evaluate
+from planner.solver.cpsat import solve_shape
+from planner.solver.ladder import default_amounts
+from planner.solver.program import Amount, Batch, Decision, evaluate
 
 BLOCK = 40
 

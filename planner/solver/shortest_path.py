@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.program import Ints, ShapeProgram
-from planner.stage_options import NEVER, StageOptions
+from planner.solver.program import Ints, ShapeProgram
+from planner.solver.stage_options import NEVER, StageOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ so where nothing of that binds, the relaxed optimum is the optimum.
 
 Given ceilings on stage time and edge, stages only compete for layers, and the least sum of stage
 times is a shortest path over them (dynamic programming). What remains is a search over the two
-ceilings (``planner.ceilings``), for each way to satisfy the rules that tie stages together.
+ceilings (``planner.solver.ceilings``), for each way to satisfy the rules that tie stages together.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.ceilings import Ceilings, objective
-from planner.program import Decision, Ints, ShapeProgram, evaluate
-from planner.shortest_path import Path
-from planner.stage_options import (
+from planner.solver.ceilings import Ceilings, objective
+from planner.solver.program import Decision, Ints, ShapeProgram, evaluate
+from planner.solver.shortest_path import Path
+from planner.solver.stage_options import (
     NEVER,
     StageOptions,
     Variant,

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from planner.bounds import memory_bounds, memoryless_bounds
-from planner.certificate import Counts, Found, SearchResult, Solve
-from planner.cpsat import solve_shape
-from planner.program import Batch, Decision, Ints, Mask
-from planner.relaxation import relax
-from planner.stage_options import NEVER
+from planner.solver.bounds import memory_bounds, memoryless_bounds
+from planner.solver.certificate import Counts, Found, SearchResult, Solve
+from planner.solver.cpsat import solve_shape
+from planner.solver.program import Batch, Decision, Ints, Mask
+from planner.solver.relaxation import relax
+from planner.solver.stage_options import NEVER
 
 __all__ = ["Counts", "Found", "Progress", "SearchResult", "Solve", "search", "top"]
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from planner.program import Ints, ShapeProgram
-from planner.shortest_path import Path, shortest_path
-from planner.stage_options import NEVER, StageOptions
+from planner.solver.program import Ints, ShapeProgram
+from planner.solver.shortest_path import Path, shortest_path
+from planner.solver.stage_options import NEVER, StageOptions
 
 Range = tuple[int, int]
 

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from planner.program import Amount, Decision, ShapeProgram, evaluate
+from planner.solver.program import Amount, Decision, ShapeProgram, evaluate
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-    from planner.cpsat_model import Variables
+    from planner.solver.model import Variables
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def solve_shape(
         return Outcome("unknown")
     from ortools.sat.python import cp_model
 
-    from planner.cpsat_model import add_hint, add_limits, amount_of, build
+    from planner.solver.model import add_hint, add_limits, amount_of, build
 
     model = cp_model.CpModel()
     variables = build(model, program)

@@ -13,9 +13,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.fit import cannot_fit, even_layers, layers_that_fit, some_allowed
-from planner.program import Batch, Ints
-from planner.stage_options import NEVER
+from planner.solver.fit import cannot_fit, even_layers, layers_that_fit, some_allowed
+from planner.solver.program import Batch, Ints
+from planner.solver.stage_options import NEVER
 
 Reals = NDArray[np.float64]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.program import Batch, Ints, Mask
-from planner.stage_options import NEVER
+from planner.solver.program import Batch, Ints, Mask
+from planner.solver.stage_options import NEVER
 
 
 def some_allowed(batch: Batch) -> Mask:

@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.program import Ints, ShapeProgram
+from planner.solver.program import Ints, ShapeProgram
 
 NEVER = (1 << 62) - 1  # no such option; two of them still fit int64
 ROWS_AT_ONCE = 1 << 16  # compositions per numpy pass: keeps temporaries in cache

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.program import Batch
+from planner.solver.program import Batch
 
 GRANULARITIES = ("none", "selective", "full", "every_2", "every_4")
 SEGMENTS = (1, 1, 1, 2, 4)

@@ -9,11 +9,11 @@ import pytest
 from brute_force import feasible_decisions, random_batch
 from synthetic import Setting, batches
 
-from planner.bounds import memory_bounds, memoryless_bounds
-from planner.fit import cannot_fit
-from planner.program import evaluate
-from planner.relaxation import relax
-from planner.stage_options import NEVER, compositions, number_of_compositions
+from planner.solver.bounds import memory_bounds, memoryless_bounds
+from planner.solver.fit import cannot_fit
+from planner.solver.program import evaluate
+from planner.solver.relaxation import relax
+from planner.solver.stage_options import NEVER, compositions, number_of_compositions
 
 
 def least_objective(batch, shape):

@@ -1,4 +1,4 @@
-r"""The program of one shape in CP-SAT, in the order of the mathematics of ``planner.program``.
+r"""The program of one shape in CP-SAT, in the order of its mathematics.
 
 Variables    u_i layers / chunk, s_ig layers at g / segment, o_i, z_ig (is g used on stage i),
              T bottleneck, E edge
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from planner.program import Amount, Decision, ShapeProgram, evaluate
+from planner.solver.program import Amount, Decision, ShapeProgram, evaluate
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

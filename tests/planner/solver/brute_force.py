@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from planner.program import Batch, Decision
+from planner.solver.program import Batch, Decision
 
 NAMES = ("none", "selective", "full", "every_2")
 LEAST_SEGMENT = {"none": 1, "selective": 1, "full": 1, "every_2": 2}

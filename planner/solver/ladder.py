@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.amounts import Budget, Candidate, default_amounts, fastest, least, within
-from planner.bounds import memory_bounds, memoryless_bounds
-from planner.program import Amount, Batch, Decision
-from planner.search import Found, SearchResult, search
-from planner.stage_options import NEVER
+from planner.solver.amounts import Budget, Candidate, default_amounts, fastest, least, within
+from planner.solver.bounds import memory_bounds, memoryless_bounds
+from planner.solver.program import Amount, Batch, Decision
+from planner.solver.search import Found, SearchResult, search
+from planner.solver.stage_options import NEVER
 
 BLOCK = 512  # shapes whose memory bound is computed in one numpy pass
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from planner.program import Decision
+from planner.solver.program import Decision
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from planner.program import Batch
+    from planner.solver.program import Batch
 
 EXACT = 2.0**53  # integers below it are exact in floating point
 LARGEST = 2.0**62  # what an objective must stay below: half of int64's range, for the sums

@@ -25,8 +25,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.program_checks import AXES, check_shapes, check_values
-from planner.program_rules import counts_hold, rules_hold
+from planner.solver.checks import AXES, check_shapes, check_values
+from planner.solver.limits import counts_hold, rules_hold
 
 Ints: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]

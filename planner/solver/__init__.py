@@ -1,0 +1,1 @@
+"""Integer tables in, a proven plan out; knows neither hardware nor networks."""

@@ -105,18 +105,18 @@ def _try(
     """Sets of changes, small sets first; stops at the first size that helps."""
     start = time.monotonic()
     good: list[_Tried] = []
+    first = 0  # size at which something helped
     for size in range(1, DEEPEST + 1):
         for changes in _sets(options, size):
-            if time.monotonic() - start > SECONDS * size and good:
-                break
-            if time.monotonic() - start > SECONDS * 3:
+            if time.monotonic() - start > (SECONDS if good else 3 * SECONDS):
                 return good
+            if any(_within(one.changes, changes) for one in good):
+                continue
             judged = _judge(fields, fix, changes, target)
             if judged is not None and _helps(judged, needs, now):
                 good.append(_Tried(dict(changes), judged))
-        if good and (needs or size == 2):
-            return good
-        if not needs and size == 2:
+        first = first or (size if good else 0)
+        if (first and size > first) or len(good) >= MOST or (not needs and size == 2):
             return good
     return good
 

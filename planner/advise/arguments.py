@@ -204,7 +204,12 @@ def find_launch(script: Script, name: str, text: str) -> Launch | None:
 _MARKS = MEGATRON_MARKS | TRAINER_MARKS
 
 
+_TALK = frozenset({"command", "which", "type", "hash", "echo", "printf", "[", "[[", "test", "cat"})
+
+
 def _launch(words: Sequence[Word], name: str, text: str) -> Launch | None:
+    if words[0].text in _TALK:
+        return None
     for index, word in enumerate(words):
         after = words[index + 1 :]
         base = word.text.rsplit("/", 1)[-1]
@@ -316,6 +321,7 @@ def _made(launcher: str, options: Mapping[str, Value], flags: Document, target: 
         world = 1
     if "srun " in flags.text and "nnodes" not in options:
         world = None  # the job allocation decides
+    target = target.rsplit("/", 1)[-1] if UNKNOWN in target else target
     target = "" if UNKNOWN in target else target
     return Launch(launcher, options, document, target, world, per_node, {})
 

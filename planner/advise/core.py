@@ -24,6 +24,7 @@ from planner.lint.deepspeed_keys import (
 )
 from planner.lint.document import Document, as_int, dotted, walk
 from planner.lint.finding import worst
+from planner.lint.names import names
 from planner.lint.rule import order
 
 if TYPE_CHECKING:
@@ -195,8 +196,26 @@ def expand(files: str | Path | Iterable[str | Path]) -> list[Path]:
     for item in given:
         text = str(item)
         found = _matches(Path(text)) if set(text) & set("*?[") else []
+        if Path(text).is_dir():
+            found = _in_folder(Path(text))
         out += found or [Path(text)]
     return list(dict.fromkeys(out))
+
+
+_SUFFIXES = frozenset({".json", ".yaml", ".yml", ".sh", ".bash", ".sbatch", ".slurm"})
+
+
+def _in_folder(folder: Path) -> list[Path]:
+    """The files of a folder that the advisor can read."""
+    out = []
+    for path in sorted(folder.iterdir()):
+        if path.suffix in _SUFFIXES and path.is_file():
+            try:
+                read_file(path, follow=False)
+            except Unreadable:
+                continue
+            out.append(path)
+    return out
 
 
 def _matches(pattern: Path) -> list[Path]:
@@ -270,7 +289,8 @@ def context_of(reading: Reading, options: Options, cluster: Cluster | None) -> C
     partners = (*options.partners, *(p for p in reading.partners if _new(p, options)))
     trainer = options.arguments
     if doc.kind in ("trainer", "llamafactory", "axolotl"):
-        trainer = _merged(trainer_view(doc), trainer)
+        known = doc.kind != "trainer" or _known_flags(doc) or trainer is not None
+        trainer = _merged(trainer_view(doc), trainer) if known else None
     elif trainer is None:
         flags = next(
             (p for p in partners if p.kind in ("trainer", "llamafactory", "axolotl")), None
@@ -336,8 +356,14 @@ def trainer_view(doc: Document) -> Document:
 
 def infer(doc: Document, partners: Sequence[Document], options: Options) -> str:
     """The framework that most likely reads a file."""
+    if doc.kind == "plan":
+        return "plain"
     if doc.kind == "megatron" or any(p.kind == "megatron" for p in partners):
         return "megatron"
+    if any(p.kind == "plan" for p in partners):
+        return "plain"
+    if doc.kind == "trainer" and doc.has("deepspeed_config") and not _known_flags(doc):
+        return "plain"  # deepspeed.add_config_arguments, the script makes its own engine
     if doc.kind in ("trainer", "llamafactory", "axolotl"):
         return "hf"
     if doc.kind == "accelerate":
@@ -352,6 +378,11 @@ def infer(doc: Document, partners: Sequence[Document], options: Options) -> str:
     if options.client_optimizer is not None:
         return "plain"
     return "hf" if any(value == AUTO for _, value in walk(doc.data)) else "plain"
+
+
+def _known_flags(doc: Document) -> bool:
+    """Whether a list has flags of the trainer, besides those any script may have."""
+    return bool(doc.data.keys() & names("trainer") - {"deepspeed", "local_rank", "seed"})
 
 
 def _world(reading: Reading, partners: Sequence[Document], cluster: Cluster | None) -> int | None:

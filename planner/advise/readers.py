@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any
 
 from planner.advise.arguments import FILE_FLAGS, Launch, find_launch, parse_flags
+from planner.advise.shell import Word
 from planner.advise.source import Source, Unreadable, decode, read_source
 from planner.lint.document import Document, dotted
 from planner.lint.names import names
@@ -164,6 +165,9 @@ def _shell(source: Source, follow: bool) -> Reading:
     script = read_script(source.text, source.name)
     launch = find_launch(script, source.name, source.text)
     if launch is None:
+        inner = _inner_script(script.commands, source) if follow else None
+        if inner is not None:
+            return inner
         raise Unreadable(
             source.name,
             "no training launch found; expected accelerate launch, torchrun, deepspeed,"
@@ -180,11 +184,35 @@ def _shell(source: Source, follow: bool) -> Reading:
             missing.append(name)
         else:
             partners.append(found if found.kind in KINDS else replace(found, kind=kind))
+    if follow and FilePath(launch.target).name == "train.py":
+        partners += _bundle(source, {p.kind for p in partners})
     for partner in tuple(partners):
         deeper = _with_partners(partner, replace(source, name=partner.name), follow)
         partners += [p for p in deeper.partners if p.name not in {q.name for q in partners}]
         missing += deeper.missing
     return Reading(launch.flags, launch, tuple(partners), tuple(missing), script.unknown)
+
+
+def _inner_script(commands: Sequence[Sequence[Word]], source: Source) -> Reading | None:
+    """The script that a job file hands over to, when it stands beside it."""
+    for word in (word for command in commands for word in command):
+        name = FilePath(word.text).name
+        if not name.endswith((".sh", ".bash")) or name == FilePath(source.name).name:
+            continue
+        path = source.folder / name if source.folder is not None else None
+        try:
+            if path is not None and path.is_file():
+                return _shell(read_source(path), follow=True)
+        except (Unreadable, OSError, RecursionError):
+            return None
+    return None
+
+
+def _bundle(source: Source, kinds: set[str]) -> list[Document]:
+    """The files of a bundle written by the planner, beside its launch script."""
+    wanted = {"plan": "plan.json", "deepspeed": "deepspeed_config.json"}
+    found = [_partner(name, source) for kind, name in wanted.items() if kind not in kinds]
+    return [document for document in found if document is not None]
 
 
 def _named_files(data: Mapping[str, Any]) -> dict[str, str]:

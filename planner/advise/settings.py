@@ -86,7 +86,7 @@ def settings_of(reading: Reading, ctx: Context) -> Settings:
     doc = reading.document
     _READERS[doc.kind](out, doc, ctx)
     for partner in ctx.partners:
-        if partner.kind in ("deepspeed", "accelerate") and partner.name != doc.name:
+        if partner.kind in ("plan", "deepspeed", "accelerate") and partner.name != doc.name:
             _READERS[partner.kind](out, partner, ctx)
     if ctx.trainer is not None and ctx.trainer is not doc:
         _READERS["trainer"](out, ctx.trainer, ctx)
@@ -102,7 +102,7 @@ def settings_of(reading: Reading, ctx: Context) -> Settings:
 def _deepspeed(out: Settings, doc: Document, ctx: Context) -> None:
     facts = DeepSpeedFacts(doc, ctx)
     megatron = ctx.framework == "megatron" and facts.pp > 1
-    out.give("stack", "megatron-deepspeed" if megatron else "deepspeed", doc)
+    out.give("stack", "megatron-deepspeed" if megatron else "deepspeed", doc, how="default")
     out.give("zero_stage", facts.stage, doc, ("zero_optimization", "stage"))
     pairs = (("offload_optimizer", "offload_optimizer"), ("offload_param", "offload_parameters"))
     for section, name in pairs:
@@ -274,6 +274,8 @@ def _trainer(out: Settings, doc: Document, ctx: Context) -> None:
     if as_bool(doc.get("tf32")):
         out.give("precision", "tf32", doc, ("tf32",))
     _common_trainer(out, doc)
+    if doc.has("parallelism.data_parallel_shard_degree"):
+        _titan(out, doc)
     checkpoint, path = _first(doc, ("gradient_checkpointing", "activation_checkpointing"))
     if checkpoint is not None:
         out.give("recompute", "full" if as_bool(checkpoint) else "none", doc, path)
@@ -307,6 +309,31 @@ def _common_trainer(out: Settings, doc: Document) -> None:
             out.give("cross_entropy", "chunked", doc, (flag,))
     if as_bool(doc.get("use_peft")) or as_bool(doc.get("use_lora")) or as_int(doc.get("lora_r")):
         out.give("tuning", "lora", doc)
+
+
+def _titan(out: Settings, doc: Document) -> None:
+    """Flags of torchtitan 0.3."""
+    pairs = (
+        ("tp", "parallelism.tensor_parallel_degree"),
+        ("pp", "parallelism.pipeline_parallel_degree"),
+        ("cp", "parallelism.context_parallel_degree"),
+        ("ep", "parallelism.expert_parallel_degree"),
+        ("micro_batch", "training.local_batch_size"),
+        ("global_batch", "training.global_batch_size"),
+        ("seq_len", "training.seq_len"),
+    )
+    out.give("stack", "fsdp2", doc)
+    for name, flag in pairs:
+        out.give(name, as_int(doc.get(flag)), doc, (flag,))
+    half = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+    flag = "training.mixed_precision_param"
+    out.give("precision", half.get(str(doc.get(flag))), doc, (flag,))
+    flag = "parallelism.fsdp_reshard_after_forward"
+    stage = {"always": 3, "never": 2}.get(str(doc.get(flag)))
+    out.give("zero_stage", stage, doc, (flag,))
+    offload = "cpu" if as_bool(doc.get("training.enable_cpu_offload")) else "none"
+    out.give("offload_optimizer", offload, doc, ("training.enable_cpu_offload",))
+    out.give("offload_parameters", offload, doc, ("training.enable_cpu_offload",))
 
 
 def _llamafactory(out: Settings, doc: Document, ctx: Context) -> None:
@@ -390,6 +417,8 @@ def _megatron(out: Settings, doc: Document, ctx: Context) -> None:
     local = doc.get("transformer_impl") == "local" and not on(doc, "use_flash_attn")
     flash = flash and not local and doc.get("attention_backend") not in ("unfused", "local")
     out.give("attention", "flash" if flash else "eager", doc, how="default")
+    if on(doc, "cross_entropy_loss_fusion"):
+        out.give("cross_entropy", "fused", doc, ("cross_entropy_loss_fusion",))
     if on(doc, "grad_reduce_in_bf16"):
         out.give("grad_dtype", "bf16", doc, ("grad_reduce_in_bf16",))
 

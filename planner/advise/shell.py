@@ -23,7 +23,7 @@ _ASSIGN = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
 _HEREDOC = re.compile(r"<<(-?)[ \t]*(['\"]?)([A-Za-z_][A-Za-z0-9_]*)\2")
 _REDIRECT = re.compile(r"(?:\d*|&)(?:>>|>\||>&|<&|<<<|>|<)")
 _PREFIXES = frozenset({"if", "then", "else", "elif", "do", "while", "until", "!", "{", "time"})
-_PREFIXES |= frozenset({"exec", "nohup", "eval", "command"})
+_PREFIXES |= frozenset({"exec", "nohup", "eval"})
 _DECLARE = frozenset({"export", "local", "declare", "readonly", "typeset", "set"})
 UNKNOWN = "\ufffd"  # stands for text only a run would give
 

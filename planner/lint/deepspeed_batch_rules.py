@@ -125,8 +125,8 @@ def no_half(facts: DeepSpeedFacts) -> Iterator[Hit]:
     device = facts.ctx.device
     wanted = "fp16" if device is not None and "bf16" not in device.supports else "bf16"
     patch = (set_key(wanted, "enabled", value=True),)
-    quiet = intended or (facts.ctx.hugging_face and not chosen)
-    quiet = quiet or (facts.stage == 0 and not blocks)
+    # Without a block the engine takes the model as it is, which may be in half precision already.
+    quiet = intended or not blocks or (facts.ctx.hugging_face and not chosen)
     yield Hit(path, {"wanted": wanted}, patch, "info" if quiet else "warning")
 
 
@@ -381,8 +381,8 @@ RULES: tuple[Rule[DeepSpeedFacts], ...] = (
     Rule(
         "ds-no-half-precision",
         "warning",
-        "nothing runs in half precision: weights, gathers and activations are fp32, twice the"
-        " memory and traffic",
+        "half precision is not on: unless the model itself is cast, weights, gathers and activations"
+        " are fp32, twice the memory and traffic",
         "turn {wanted} on, or state fp32 with data_types.grad_accum_dtype",
         f"{_CONFIG} (_initialize_params)",
         no_half,

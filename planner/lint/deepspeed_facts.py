@@ -179,6 +179,9 @@ class DeepSpeedFacts:
     @cached_property
     def data_ranks(self) -> int | None:
         """Ranks the batch is divided over; None if the number of processes is unknown."""
+        plan = self.ctx.partner("plan")
+        if plan is not None:  # the degrees are the plan's; the file does not hold them
+            return as_int(plan.get("plan", "dp", default=plan.get("dp")))
         if self.ctx.world is None:
             return None
         split = self.pp * (1 if self.autotp else self.tp)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from planner.lint.deepspeed_facts import AUTO, BATCH_KEYS, DeepSpeedFacts
+from planner.lint.deepspeed_facts import AUTO, BATCH_KEYS, TRAINER_DEFAULTS, DeepSpeedFacts
 from planner.lint.deepspeed_keys import (
     PIPELINE_DEGREE_KEYS,
     REMOVED,
@@ -230,7 +230,8 @@ def reader_flaws(facts: DeepSpeedFacts, kind: str) -> Iterator[Hit]:
     for flaw in facts.doc.flaws:
         if flaw.kind == kind:
             line = flaw.place.line if flaw.place else "?"
-            yield Hit(flaw.path, {"name": flaw.detail, "line": line})
+            once = set_key(*flaw.path, value=facts.doc.get(*flaw.path))
+            yield Hit(flaw.path, {"name": flaw.detail, "line": line}, (once,))
 
 
 def extensions(facts: DeepSpeedFacts) -> Iterator[Hit]:
@@ -295,7 +296,29 @@ def auto_as_value(facts: DeepSpeedFacts) -> Iterator[Hit]:
             continue
         if len(filled.path) == 1 and canonical((), name) is None:
             continue
-        yield Hit(filled.path, {"name": name})
+        yield Hit(filled.path, {"name": name}, _written_out(filled.path))
+
+
+# What stands in for an auto that nobody fills: one sample, one step, the trainer's defaults.
+_STAND_INS: Mapping[str, Value] = {
+    "train_micro_batch_size_per_gpu": 1,
+    "gradient_accumulation_steps": 1,
+    "gradient_clipping": TRAINER_DEFAULTS["max_grad_norm"],
+    "lr": TRAINER_DEFAULTS["learning_rate"],
+    "betas": [TRAINER_DEFAULTS["adam_beta1"], TRAINER_DEFAULTS["adam_beta2"]],
+    "eps": TRAINER_DEFAULTS["adam_epsilon"],
+    "weight_decay": TRAINER_DEFAULTS["weight_decay"],
+    "warmup_min_lr": 0,
+    "warmup_max_lr": TRAINER_DEFAULTS["learning_rate"],
+    "warmup_num_steps": 1,
+}
+
+
+def _written_out(path: Path) -> tuple[Edit, ...]:
+    name = str(path[-1])
+    if path == ("train_batch_size",):
+        return (remove_key(*path),)
+    return (set_key(*path, value=_STAND_INS[name]),) if name in _STAND_INS else ()
 
 
 RULES: tuple[Rule[DeepSpeedFacts], ...] = (
@@ -304,7 +327,7 @@ RULES: tuple[Rule[DeepSpeedFacts], ...] = (
         "error",
         "{name} appears a second time on line {line}; DeepSpeed's reader refuses the file, others"
         " keep only the last",
-        "merge the two into one",
+        "merge the two into one (the patch keeps the last)",
         f"{_UTILS} (dict_raise_error_on_duplicate_keys)",
         lambda facts: reader_flaws(facts, "duplicate-key"),
     ),

@@ -205,10 +205,27 @@ def repeated(facts: Facts) -> Iterator[Hit]:
             yield Hit(flaw.path, {"flag": flaw.detail})
 
 
+# Flags that say where things are, not how training runs.
+_NO_MATTER: tuple[str, ...] = (
+    "path",
+    "file",
+    "dir",
+    "folder",
+    "name",
+    "save",
+    "load",
+    "port",
+    "addr",
+    "token",
+)
+_NO_MATTER += ("project", "entity", "id", "data", "dataset", "tokenizer_model", "cache", "rank")
+
+
 def unresolved(facts: Facts) -> Iterator[Hit]:
     """A value only a run would give."""
     for flaw in facts.doc.flaws:
-        if flaw.kind == "unresolved":
+        name = str(flaw.path[0]) if flaw.path else ""
+        if flaw.kind == "unresolved" and not name.endswith(_NO_MATTER):
             yield Hit(flaw.path, {"flag": flaw.detail})
 
 

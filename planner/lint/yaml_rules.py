@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from planner.lint.rule import Facts, Hit, Rule
+from planner.lint.rule import Facts, Hit, Rule, set_key
 
 
 def _flaws(facts: Facts, kind: str) -> Iterator[Hit]:
     for flaw in facts.doc.flaws:
         if flaw.kind == kind:
-            yield Hit(flaw.path, {"name": flaw.detail})
+            value = facts.doc.get(*flaw.path)
+            once = (set_key(*flaw.path, value=value),) if kind == "duplicate-key" else ()
+            yield Hit(flaw.path, {"name": flaw.detail}, once)
 
 
 RULES: tuple[Rule[Facts], ...] = (

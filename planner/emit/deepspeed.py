@@ -139,9 +139,9 @@ def precision_sections(job: Job, plan: Plan) -> dict[str, Any]:
             "hysteresis": 2,
             "min_loss_scale": 1,
         }
-    half = plan.precision in ("bf16", "fp16") and not accumulates_in_fp32(job, plan)
-    # Said for fp32 too: the file then states that single precision is meant.
-    sections["data_types"] = {"grad_accum_dtype": plan.precision if half else "fp32"}
+    if plan.precision in ("bf16", "fp16"):
+        accumulate = "fp32" if accumulates_in_fp32(job, plan) else plan.precision
+        sections["data_types"] = {"grad_accum_dtype": accumulate}
     return sections
 
 

@@ -381,8 +381,8 @@ RULES: tuple[Rule[DeepSpeedFacts], ...] = (
     Rule(
         "ds-no-half-precision",
         "warning",
-        "half precision is not on: unless the model itself is cast, weights, gathers and activations"
-        " are fp32, twice the memory and traffic",
+        "half precision is not on: unless the model itself is cast, weights, gathers and"
+        " activations are fp32, twice the memory and traffic",
         "turn {wanted} on, or state fp32 with data_types.grad_accum_dtype",
         f"{_CONFIG} (_initialize_params)",
         no_half,

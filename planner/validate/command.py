@@ -12,11 +12,14 @@ import numpy as np
 from costmodels.stack import stack_names
 from planner.validate.evaluate import Scored, scored, source_score
 from planner.validate.headlines import headlines, oracle_headlines
+from planner.validate.intervals import interval_scores
 from planner.validate.kinds import kind_of, load_kinds
+from planner.validate.logo import leave_out
+from planner.validate.memory_logo import leave_out_memory
 from planner.validate.oracle import score_oracle
-from planner.validate.predict import Predictions, predict
+from planner.validate.predict import predict
 from planner.validate.predictions_csv import write_predictions
-from planner.validate.report import Report, SourceScore
+from planner.validate.report import ConstantScore, Report, SourceScore
 from planner.validate.resolve import resolve
 from planner.validate.run import Run, Skip
 from planner.validate.score import grouped
@@ -70,11 +73,14 @@ def validate(
     if stack is not None and stack not in stack_names():
         raise ValueError(f"unknown stack {stack!r}: expected one of {', '.join(stack_names())}")
     read = read_runs(runs, stack, profile)
-    found = predict_all(read.runs, logo)
+    found = predict(read.runs)
+    constants = leave_out(read.runs, found) if logo else ()
+    if logo:
+        leave_out_memory(read.runs, found)
     data = scored(read.runs, found)
     if predictions is not None:
         write_predictions(predictions, read.tables, read.runs, found, read.skipped)
-    report = make_report(read, data, logo)
+    report = make_report(read, data, logo, constants)
     return report, report_text(report)
 
 
@@ -100,17 +106,9 @@ def read_runs(paths: Sequence[Path], stack: str | None = None, profile: Path | N
     return Read(tables, tuple(runs), skipped)
 
 
-def predict_all(runs: Sequence[Run], logo: bool) -> Predictions:
-    """Every run, with the shipped constants or with those fitted without it."""
-    found = predict(runs)
-    if logo:
-        from planner.validate.logo import leave_out
-
-        leave_out(runs, found)
-    return found
-
-
-def make_report(read: Read, data: Scored, logo: bool) -> Report:
+def make_report(
+    read: Read, data: Scored, logo: bool, constants: tuple[ConstantScore, ...] = ()
+) -> Report:
     """All scores."""
     activations = peaks = None
     for table in read.tables:
@@ -129,6 +127,8 @@ def make_report(read: Read, data: Scored, logo: bool) -> Report:
         sources=sources,
         oracle_activations=activations,
         oracle_peaks=peaks,
+        intervals=interval_scores(data),
+        constants=constants,
         headlines=(*oracle_headlines(activations, peaks), *headlines(data)),
         notes=_notes(data),
     )

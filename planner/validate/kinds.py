@@ -77,6 +77,7 @@ class Kind(Strict):
     memory: dict[str, Any] = {}
     when: tuple[When, ...] = ()
     informs: dict[str, str] | None = {}  # rows that constants may be fitted to; None: no row
+    try_memory: dict[str, tuple[Any, ...]] = {}  # memory fields fitted to the kind, values tried
 
 
 class Spelling(Strict):

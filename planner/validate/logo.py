@@ -7,7 +7,6 @@ come from the other folds alone, drawn to neutral values, and predict the runs o
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,12 +16,13 @@ from costmodels.calibration import SOFT, SPREAD
 from costmodels.numeric import Array
 from costmodels.stack import Stack, load_stack
 from costmodels.time_profile import FITTED, TimeProfile
+from planner.validate.folds import folds
 from planner.validate.kinds import matches
 from planner.validate.predict import Predictions, predict_time
+from planner.validate.report import ConstantScore
 from planner.validate.run import Run
 from planner.validate.score import grouped
 
-MOST_FOLDS = 10
 ROUNDS = 5  # of Gauss-Newton; the fourth no longer moves a constant by 0.1 %
 STEP = 1e-2  # of a log constant, for the derivative
 LEAST = 1e-6  # where a search starts for a constant shipped as zero [s]
@@ -135,31 +135,7 @@ def fit(
     return Fit(fields, at, error, slope, weight)
 
 
-def folds(runs: Sequence[Run]) -> Array:
-    """The fold of every run: whole groups together, at most ten folds for each kind."""
-    result = np.zeros(len(runs), dtype=int)
-    first = 0
-    for places in grouped([run.kind.name for run in runs]).values():
-        groups = grouped([runs[i].group for i in places])
-        order = sorted(groups, key=lambda group: zlib.crc32(repr(group).encode()))
-        for i, group in enumerate(order):
-            result[places[groups[group]]] = first + i % MOST_FOLDS
-        first += min(len(order), MOST_FOLDS)
-    return result
-
-
-@dataclass(frozen=True, slots=True)
-class Refitted:
-    """Constants of one stack: shipped, from all runs, and their range over the folds."""
-
-    stack: str
-    runs: int
-    constants: Mapping[str, tuple[float, float, float, float]]  # shipped, all, lowest, highest
-    error: float  # mean absolute, held out
-    error_without: Mapping[str, float]  # the same with one constant left neutral
-
-
-def leave_out(runs: Sequence[Run], found: Predictions) -> tuple[Refitted, ...]:
+def leave_out(runs: Sequence[Run], found: Predictions) -> tuple[ConstantScore, ...]:
     """Replace the time of every run of a fitted stack by its held-out prediction."""
     results = []
     for name, places in grouped([run.stack for run in runs]).items():
@@ -176,7 +152,7 @@ def _leave_out_of(
     runs: Sequence[Run],
     places: Array,
     found: Predictions,
-) -> list[Refitted]:
+) -> list[ConstantScore]:
     informing = np.array([_informs(r, p) for r, p in zip(runs, found.time[places], strict=True)])
     if not informing.any():
         return []
@@ -195,16 +171,18 @@ def _leave_out_of(
     shipped = [float(getattr(stack.time, f)) for f in fields]
     from_all = named(fields, whole.at)
     return [
-        Refitted(
+        ConstantScore(
             stack=stack.name,
+            name=name,
             runs=len(some),
-            constants={
-                f: (shipped[i], from_all[f], float(spread[:, i].min()), float(spread[:, i].max()))
-                for i, f in enumerate(fields)
-            },
+            shipped=shipped[i],
+            fitted=from_all[name],
+            lowest=float(spread[:, i].min()),
+            highest=float(spread[:, i].max()),
             error=float(error.mean()),
-            error_without={f: _without(f, fields, some, measured, stack.time) for f in fields},
+            error_without=_without(name, fields, some, measured, stack.time),
         )
+        for i, name in enumerate(fields)
     ]
 
 

@@ -65,14 +65,11 @@ def stack_of(name: str, changes: Changes) -> Stack:
     return changed(load_stack(name), sections["time"], sections["memory"])
 
 
-def with_fields(stack: Stack, time: Fields, memory: Fields) -> Stack:
-    """The stack with fitted constants replaced."""
-    update: dict[str, Any] = {}
-    if time:
-        update["time"] = stack.time.model_copy(update=dict(time))
-    if memory:
-        update["memory"] = stack.memory.model_copy(update=dict(memory))
-    return stack.model_copy(update=update) if update else stack
+def with_times(stack: Stack, fields: Fields) -> Stack:
+    """The stack with fitted constants of its time profile replaced."""
+    if not fields:
+        return stack
+    return stack.model_copy(update={"time": stack.time.model_copy(update=dict(fields))})
 
 
 def batches(runs: Sequence[Run]) -> list[list[int]]:
@@ -134,7 +131,7 @@ def predict_time(runs: Sequence[Run], fields: Fields | None = None) -> tuple[Arr
         if not index:
             continue
         some = [runs[i] for i in index]
-        stack = with_fields(stack_of(some[0].stack, some[0].changes), fields or {}, {})
+        stack = with_times(stack_of(some[0].stack, some[0].changes), fields or {})
         cfg = configuration(some, stack)
         try:
             step = step_time(
@@ -175,7 +172,7 @@ def _memory(runs: Sequence[Run], fields: Fields, rescue: bool) -> tuple[Array, A
         some = [runs[i] for i in index]
         saving = some[0].kind.rescue if rescue else {}
         stack = stack_of(some[0].stack, some[0].changes)
-        cfg = configuration(some, with_fields(stack, {}, {**saving, **fields}))
+        cfg = configuration(some, changed(stack, {}, {**saving, **fields}))
         try:
             layers = np.array(some[0].layers)
             top = peak(memory_costs(cfg), layers, granularity(some[0]), moved(some[0]))

@@ -107,6 +107,39 @@ class OracleScore(Frozen):
     by_category: dict[str, float]  # share of rows within 0.5 %
 
 
+class IntervalScore(Frozen):
+    """The interval of one stack's predictions, relative: below and above.
+
+    ``low``, ``high``: what nine in ten of its runs ask for; ``held``: the share of runs inside
+    when their own fold has no say in it. ``shipped_*``: the interval predictions carry.
+    """
+
+    stack: str
+    quantity: str  # time | memory
+    count: int
+    error: float  # mean absolute, predicted / measured - 1
+    low: float
+    high: float
+    held: float
+    shipped_low: float
+    shipped_high: float
+    shipped_held: float
+
+
+class ConstantScore(Frozen):
+    """One fitted constant: as shipped, fitted to all runs, its range over the folds."""
+
+    stack: str
+    name: str
+    runs: int
+    shipped: float
+    fitted: float
+    lowest: float
+    highest: float
+    error: float  # of the stack's held-out predictions
+    error_without: float  # with this constant neutral, the others fitted to all runs
+
+
 class Headline(Frozen):
     """One line of the accuracy table."""
 
@@ -131,5 +164,7 @@ class Report(Frozen):
     sources: tuple[SourceScore, ...]
     oracle_activations: OracleScore | None = None
     oracle_peaks: OracleScore | None = None
+    intervals: tuple[IntervalScore, ...] = ()
+    constants: tuple[ConstantScore, ...] = ()  # only where they were refitted
     headlines: tuple[Headline, ...] = ()
     notes: tuple[str, ...] = ()

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from planner.validate.report import Headline, OracleScore, Report, SourceScore
+from planner.validate.report import (
+    ConstantScore,
+    Headline,
+    IntervalScore,
+    OracleScore,
+    Report,
+    SourceScore,
+)
 
 LABELS = {
     "time_mape": "step time, mean error",
@@ -52,6 +59,10 @@ def report_text(report: Report) -> str:
             lines += ["", *_oracle(name, score)]
     for source in report.sources:
         lines += ["", *source_lines(source)]
+    if report.intervals:
+        lines += ["", *interval_lines(report.intervals)]
+    if report.constants:
+        lines += ["", *constant_lines(report.constants)]
     if report.headlines:
         lines += ["", *headline_lines(report.headlines)]
     if report.notes:
@@ -130,4 +141,25 @@ def headline_lines(headlines: tuple[Headline, ...]) -> list[str]:
         f"{h.name:58s} {LABELS[h.metric]:28s} {h.rows:5d} rows  "
         f"{figure(h.metric, h.value):>8s}  aim {figure(h.metric, h.target):>7s}  {verdict[h.met]}"
         for h in headlines
+    ]
+
+
+def interval_lines(intervals: tuple[IntervalScore, ...]) -> list[str]:
+    """What nine in ten runs ask for, beside what predictions carry."""
+    return [
+        f"interval {i.stack:18s} {i.quantity:6s} {i.count:5d} rows  "
+        f"-{100 * i.low:.0f} +{100 * i.high:.0f} % hold {figure('', i.held)} held out;  "
+        f"carried -{100 * i.shipped_low:.0f} +{100 * i.shipped_high:.0f} % "
+        f"hold {figure('', i.shipped_held)}"
+        for i in intervals
+    ]
+
+
+def constant_lines(constants: tuple[ConstantScore, ...]) -> list[str]:
+    """Fitted constants and what each is worth."""
+    return [
+        f"constant {c.stack:18s} {c.name:14s} {c.runs:5d} rows  shipped {c.shipped:.4g}  "
+        f"fitted {c.fitted:.4g} ({c.lowest:.4g} - {c.highest:.4g})  "
+        f"error {figure('', c.error)}, without it {figure('', c.error_without)}"
+        for c in constants
     ]

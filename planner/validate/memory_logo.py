@@ -1,0 +1,77 @@
+"""Held-out memory: the few fitted memory constants chosen without the runs they are scored on.
+
+A kind of source names the memory constants that were fitted to its runs and the values tried. For
+every fold the combination with the least cost on the other folds predicts the fold. The cost of a
+measured run is its absolute error; of a run known to fit or not and predicted to lie on the wrong
+side of the limit, ``WRONG`` and how far it lies beyond; all in logarithms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from costmodels.numeric import Array
+from planner.validate.folds import folds
+from planner.validate.kinds import Kind
+from planner.validate.predict import Predictions, predict_memory
+from planner.validate.run import Run
+from planner.validate.score import grouped
+
+WRONG = 0.5  # so that the verdict counts, and its distance only breaks ties
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Memory constants of one kind: from all runs, and from the runs outside each fold."""
+
+    kind: str
+    stack: str
+    runs: int
+    constants: dict[str, Any]
+    held_out: tuple[dict[str, Any], ...]
+
+
+def leave_out_memory(runs: Sequence[Run], found: Predictions) -> tuple[Chosen, ...]:
+    """Replace the memory of every run of a kind with fitted constants by its held-out figure."""
+    chosen = []
+    for places in grouped([run.kind.name for run in runs]).values():
+        some = [runs[int(i)] for i in places]
+        if some[0].kind.try_memory:
+            chosen.append(_of_kind(some[0].kind, some, places, found))
+    return tuple(chosen)
+
+
+def _of_kind(kind: Kind, runs: Sequence[Run], places: Array, found: Predictions) -> Chosen:
+    tries = [
+        dict(zip(kind.try_memory, values, strict=True))
+        for values in product(*kind.try_memory.values())
+    ]
+    tried = [predict_memory(runs, fields)[:2] for fields in tries]
+    cost = np.stack([_cost(runs, value, device) for value, device in tried])
+    fold, held_out = folds(runs), []
+    for k in np.unique(fold):
+        best = int(cost[:, fold != k].sum(axis=1).argmin())
+        held_out.append(tries[best])
+        inside = np.flatnonzero(fold == k)
+        found.memory[places[inside]] = tried[best][0][inside]
+        found.device[places[inside]] = tried[best][1][inside]
+    best = int(cost.sum(axis=1).argmin())
+    return Chosen(kind.name, runs[0].stack, len(runs), tries[best], tuple(held_out))
+
+
+def _cost(runs: Sequence[Run], value: Array, device: Array) -> Array:
+    """Cost of every run; zero where nothing is known. Mixed labels count as nothing."""
+    measured = np.array([np.nan if r.memory is None else r.memory for r in runs], dtype=float)
+    limit = np.array([run.cluster.memory_limit for run in runs])
+    over = np.log(device / limit)
+    oom = np.array([run.outcome == "oom" for run in runs])
+    ok = np.array([run.outcome == "ok" for run in runs])
+    beyond = np.where(oom, np.maximum(0.0, -over), 0.0) + np.where(ok, np.maximum(0.0, over), 0.0)
+    wrong = beyond + WRONG * (beyond > 0)
+    error = np.abs(np.log(value / measured))
+    return np.nan_to_num(np.where(np.isfinite(measured), error, wrong))

@@ -116,11 +116,16 @@ def batch_section(plan: Plan) -> dict[str, Any]:
 
 
 def accumulates_in_fp32(job: Job, plan: Plan) -> bool:
-    """Whether gradients of 16-bit weights are to be summed in fp32, asked for or by the stack."""
+    """Whether gradients of 16-bit weights are to be summed in fp32, asked for or by the stack.
+
+    Without ZeRO the engine sums them in 16 bits or not at all, so a stack's habit yields there.
+    """
     if plan.precision not in ("fp16", "bf16"):
         return False
     if job.spec.grad_dtype != "auto":
         return job.spec.grad_dtype == "fp32"
+    if plan.zero_stage == 0:
+        return False
     stack = next(s for s in job.stacks if s.name == plan.stack)
     return stack.memory.gradients[plan.precision] > 2
 

@@ -15,6 +15,8 @@ from planner.emit import emit
 from planner.job import Job
 from planner.plan import Plan
 
+collect_ignore = ["checks"]  # scripts that run where the frameworks are installed
+
 Bundle = tuple[Job, Plan, dict[str, str]]
 
 

@@ -96,6 +96,7 @@ MEGATRON_DEEPSPEED: dict[str, Case] = {
         sequence_parallel=True,
         recompute=_full(20, 20, 20, 20),
     ),
+    "zero0": _other("megatron-deepspeed", "llama2-7b", "8xA100-80G", {}, tp=8, zero_stage=0),
     "zero3": _other("megatron-deepspeed", "llama2-13b", "8xA100-80G", {}, zero_stage=3),
     "cpu": _other("megatron-deepspeed", "llama2-13b", "8xA100-80G", {}, zero_stage=2, **CPU),
     "every-2": _other(

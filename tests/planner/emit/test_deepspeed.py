@@ -125,6 +125,13 @@ def test_gradient_accumulation_dtype_follows_the_job() -> None:
     assert config_of("deepspeed/zero1")["data_types"] == {"grad_accum_dtype": "bf16"}
 
 
+def test_gradient_accumulation_dtype_follows_the_memory_model() -> None:
+    """Megatron-DeepSpeed sums bf16 gradients in fp32, except without ZeRO, which cannot."""
+    for case, expected in (("zero3", "fp32"), ("zero0", "bf16")):
+        config = config_of(f"megatron-deepspeed/{case}")
+        assert config["data_types"] == {"grad_accum_dtype": expected}
+
+
 @pytest.mark.parametrize(
     ("case", "kind", "untested"),
     [

@@ -49,6 +49,16 @@ class Candidates:
                 tables.append(take(table, mask))
         return replace(self, tables=tuple(tables))
 
+    def even(self) -> Candidates:
+        """The same shapes with all stages alike: equal layers, one granularity for all."""
+        tables = [
+            Tables(
+                t.shapes, replace(t.batch, layers_rule="uniform", recompute_rule="all"), t.scale
+            )
+            for t in self.tables
+        ]
+        return replace(self, tables=tuple(tables))
+
     def recomputing(self, allowed: tuple[str, ...]) -> Candidates:
         """The same shapes with only these checkpoint granularities."""
         tables = []

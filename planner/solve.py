@@ -67,7 +67,7 @@ def solve_job(job: Job, progress: Callable[[str], None]) -> Result:
         alternatives=_alternatives(job, space, optimum, chosen, clock),
         unrestricted=_unrestricted(job, plan, optimum, clock),
         assumptions=assumptions(job, plan),
-        notes=(*job.notes, *_notes(plan, predicted)),
+        notes=(*job.notes, *_notes(plan, predicted), *_gain(plan, chosen, space, clock)),
     )
 
 
@@ -232,6 +232,22 @@ def _notes(plan: Plan, predicted: Predicted) -> list[str]:
         if not line.fits
     ]
     return notes
+
+
+def _gain(plan: Plan, chosen: Found, space: Candidates, clock: _Clock) -> list[str]:
+    """What stages that differ from one another buy over the best plan without."""
+    if plan.pp == 1 or plan.even:
+        return []
+    result = proof.search(space.even().batches, time_limit=clock.left())
+    if result.best is None:
+        return ["no plan with all stages alike fits"] if result.status == "infeasible" else []
+    alike = found_in(space, result.best).seconds
+    if alike <= chosen.seconds:
+        return []
+    return [
+        f"stages differ: the best plan with all stages alike takes {seconds(alike)},"
+        f" {100 * (alike / chosen.seconds - 1):.1f} % more"
+    ]
 
 
 class _Clock:

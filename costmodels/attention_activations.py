@@ -157,7 +157,8 @@ def _scores(arch: Architecture, kernels: Kernels, batch: Batch) -> tuple[Saved, 
         return (Saved("attn", "scores", 4 * heads * batch.tokens + 24),)
     if kernels.attention == "efficient":
         rows = ceil_div(batch.queries, 32) * 32
-        kept = (Saved("attn", "scores", 4 * heads * batch.sequences * rows + 16),)
+        lse = Saved("attn", "scores", 4 * heads * batch.sequences * rows + 16)
+        kept: tuple[Saved, ...] = (lse,)
         if kernels.mask:
             area = np.asarray(batch.sequences) * batch.queries * batch.keys
             kept += (Saved("attn", "scores", kernels.element * area, "none"),)
@@ -182,7 +183,7 @@ def _latent(
         if rank:
             norm = norm_bytes(arch, kernels, rank)
             latents = latents + batch.tokens * (norm + kernels.saved_input * rank)
-    kept = (
+    kept: tuple[Saved, ...] = (
         Saved("attn", "input", batch.tokens * kernels.saved_input * arch.hidden, "input"),
         Saved("attn", "pointwise", latents, "none"),
         Saved("attn", "pointwise", unit * 2 * qk),

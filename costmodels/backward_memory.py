@@ -22,11 +22,11 @@ import numpy as np
 from costmodels.activations import layer_tensors
 from costmodels.architecture import Architecture
 from costmodels.configuration import Configuration
+from costmodels.held import held, layer_held
 from costmodels.kernels import LAYERNORM, Saved
 from costmodels.numeric import Numeric
 from costmodels.params import attention_parameters, mlp_parameters
 from costmodels.sharing import batch_of, kernels_of, on_rank, ways
-from costmodels.states import held, layer_held
 
 EAGER_NORM = 14  # bytes of fp32 and 16-bit temporaries for an element of the normalised width
 

@@ -9,10 +9,11 @@ import numpy as np
 from costmodels.backward_memory import weight_element
 from costmodels.configuration import Configuration
 from costmodels.head_memory import table_bytes
+from costmodels.held import ends_held, held, layer_held
 from costmodels.numeric import Numeric
 from costmodels.params import layer_parameters, mlp_parameters
 from costmodels.sharing import kernels_of
-from costmodels.states import buckets_of, ends_held, gradient_bytes, held, layer_held
+from costmodels.states import buckets_of, gradient_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,12 @@ import numpy as np
 from costmodels.activations import embedding_saved, head_saved, rotary_tables
 from costmodels.backward_memory import weight_element
 from costmodels.configuration import Configuration
+from costmodels.held import ends_held, layer_held, vocabulary
 from costmodels.memory_profile import Logits
 from costmodels.numeric import Numeric, ceil_div
 from costmodels.params import token_table
 from costmodels.sharing import batch_of, kernels_of, ways
-from costmodels.states import ends_held, gradient_bytes, layer_held, vocabulary
+from costmodels.states import gradient_bytes
 
 
 def logits_of(c: Configuration) -> Logits:

@@ -1,58 +1,87 @@
-"""How many parameters a rank of each stage holds, and how many of them it steps."""
+"""Parameters a rank holds, of a layer or of the ends, and over how many ranks ZeRO shards them."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from costmodels.architecture import Architecture
 from costmodels.configuration import Configuration
 from costmodels.numeric import Numeric
 from costmodels.params import (
+    Parameters,
     dense_on_rank,
-    embedding_parameters,
     experts_on_rank,
-    final_norm_parameters,
-    head_parameters,
+    layer_parameters,
     mean_layer_parameters,
+    padded_vocab,
+    routed_layers,
     stage_parameters,
 )
 
 
+@dataclass(frozen=True, slots=True)
 class Held:
-    """Parameters on one rank of each stage: of one layer, and of everything else.
+    """Parameters a rank holds, and over how many ranks ZeRO may shard them. [-]"""
 
-    ``layer`` and ``rest`` are (dense, expert) pairs; the rest has the shape of the stages. [-]
+    dense: Numeric
+    routed: Numeric
+    shards: Numeric
+    routed_shards: Numeric
+
+    @property
+    def total(self) -> Numeric:
+        """All of them."""
+        return self.dense + self.routed
+
+    def over(self, sharded: Numeric) -> Numeric:
+        """Parameters a rank keeps where ``sharded`` (0 or 1) says whether they are divided."""
+        routed = self.routed / np.where(sharded, self.routed_shards, 1)
+        return self.dense / np.where(sharded, self.shards, 1) + routed
+
+
+def vocabulary(c: Configuration) -> Numeric:
+    """Rows of the token tables as the stack pads them. [-]"""
+    multiple = c.stack.memory.vocab_multiple
+    return padded_vocab(c.architecture, c.tp, multiple) if multiple else c.architecture.vocab
+
+
+def held(c: Configuration, parameters: Parameters) -> Held:
+    """``parameters`` as one rank holds them."""
+    replicas = np.asarray(c.dp) * c.cp
+    return Held(
+        dense=dense_on_rank(c.architecture, parameters, c.tp),
+        routed=experts_on_rank(parameters, c.tp, c.ep),
+        shards=replicas,
+        routed_shards=np.maximum(replicas / c.ep, 1),
+    )
+
+
+def layer_held(c: Configuration) -> Held:
+    """One layer; of models with routed ones the average of those after the leading dense ones."""
+    return held(c, repeated_layer(c.architecture))
+
+
+def repeated_layer(arch: Architecture) -> Parameters:
+    """The average layer after the leading dense ones. [-]"""
+    if arch.moe is None or arch.moe.first_dense_layers >= arch.layers:
+        return mean_layer_parameters(arch)
+    share = routed_layers(arch) / (arch.layers - arch.moe.first_dense_layers)
+    return layer_parameters(arch, routed=True) * share + layer_parameters(arch) * (1 - share)
+
+
+def leading_held(c: Configuration, first: Numeric) -> Held:
+    """What the first stage's leading dense layers have more, or less, than repeated ones.
+
+    A stage holds at most as many of them as an even split gives it.
     """
-
-    __slots__ = ("cfg", "layer", "rest")
-
-    def __init__(self, cfg: Configuration) -> None:
-        arch = cfg.architecture
-        first, last = cfg.stage == 0, cfg.stage == cfg.pp - 1
-        ends = stage_parameters(arch, 0, first.astype(int), last.astype(int))
-        mean = mean_layer_parameters(arch)
-        self.cfg = cfg
-        self.layer = (
-            dense_on_rank(arch, mean, cfg.tp),
-            experts_on_rank(mean, cfg.tp, cfg.ep),
-        )
-        self.rest = (dense_on_rank(arch, ends, cfg.tp), 0.0)
-
-    def replicas(self, expert: bool) -> Numeric:
-        """Ranks that hold the same parameters. [-]"""
-        ways = np.asarray(self.cfg.dp) * self.cfg.cp
-        return np.maximum(ways / self.cfg.ep, 1.0) if expert else ways
-
-    def owned(self, pair: tuple[Numeric, Numeric]) -> Numeric:
-        """Parameters whose optimizer state is this rank's. [-]"""
-        sharded = np.asarray(self.cfg.zero_stage) >= 1
-        dense, expert = pair
-        return np.where(sharded, dense / self.replicas(False), dense) + np.where(
-            sharded, expert / self.replicas(True), expert
-        )
+    arch = c.architecture
+    count = 0.0 if arch.moe is None else min(arch.moe.first_dense_layers, arch.layers / c.pp)
+    more = layer_parameters(arch) + repeated_layer(arch) * -1
+    return held(c, more * (count * first))
 
 
-def root_parameters(cfg: Configuration) -> Numeric:
-    """Parameters of the unit around the layers, embedding and head, on one rank. [-]"""
-    arch = cfg.architecture
-    ends = embedding_parameters(arch) + head_parameters(arch) + final_norm_parameters(arch)
-    return dense_on_rank(arch, ends, cfg.tp)
+def ends_held(c: Configuration, first: Numeric, last: Numeric) -> Held:
+    """The embedding on the ``first`` stage, the final norm and head on the ``last``."""
+    return held(c, stage_parameters(c.architecture, 0, first, last, vocabulary(c)))

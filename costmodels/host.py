@@ -2,8 +2,10 @@
 
 Three lines: ``training`` (what an offloaded run holds all the time), ``loading`` (until the model
 is on the GPUs) and ``saving`` (while a checkpoint is written). Pinned buffers have their exact
-size: the bundle sets ``PYTORCH_ALLOC_CONF=pinned_max_round_threshold_mb`` or DeepSpeed's native
-backend, otherwise PyTorch rounds each one up to a power of two, up to twice the bytes.
+size: the planner's bundles ask for DeepSpeed's own page-locked allocator, or for torch's without
+rounding (``pinned_max_round_threshold_mb``); by default torch rounds each buffer up to a power of
+two, so that a run without those settings may need up to twice the bytes (PyTorch 2.13,
+aten/src/ATen/core/CachingHostAllocator.h).
 """
 
 from __future__ import annotations
@@ -14,102 +16,123 @@ import numpy as np
 
 from costmodels.configuration import Configuration
 from costmodels.costs import Affine
-from costmodels.kernels import Kernels
+from costmodels.head_memory import table_bytes
+from costmodels.held import ends_held, layer_held
 from costmodels.numeric import Numeric
 from costmodels.params import total_parameters
 from costmodels.sharing import kernels_of
-from costmodels.states import (
-    buckets_of,
-    ends_held,
-    gradient_bytes,
-    layer_held,
-    layer_moments,
-    moments,
-)
+from costmodels.states import buckets_of, gradient_bytes, layer_moments, moments
 
-NVME_BUFFERS = 4  # of the largest sub-group (DeepSpeed 0.19, offload_config.py, buffer_count)
-PARAMETER_BUFFERS = 5 * 100_000_000  # elements: buffer_count times buffer_size, same file
+STATE_BUFFERS = 4  # sub-groups in flight to the drives (offload_config.py, buffer_count)
+PARAMETER_BUFFERS = 5  # parameters in flight to the drives (same file)
+PARAMETER_BUFFER = 100_000_000  # elements of one, and of weights kept in RAM (same file)
+FP32 = 4.0
 
 
 def host_costs(c: Configuration) -> Mapping[str, Affine]:
-    """Host bytes of one rank: ``training``, ``loading``, ``saving``."""
+    """Host bytes of one rank: ``training``, ``loading``, ``saving``. [byte]"""
     training = _training(c)
-    model = float(total_parameters(c.architecture))
-    element = kernels_of(c).element
-    local = c.cluster.gpus_per_node
-    own = c.architecture.layers * layer_held(c).over(1) + ends_held(c, 1, 1).over(1)
-    sharded = np.asarray(c.zero_stage) >= 3
-    # zero.Init and meta-device loading give each rank its shard; otherwise every rank reads a
-    # whole copy of what it will hold
-    whole = layer_held(c).total * c.architecture.layers / c.pp + ends_held(c, 1, 1).total
-    copy = np.where(sharded, own / c.pp, whole) * element
-    gathered = np.where(sharded, model * element / local, 0.0)  # rank 0 writes whole weights
-    largest = 4.0 * own / c.pp  # torch.save copies one storage at a time
     return {
         "training": training,
-        "loading": Affine(training.const + copy, training.per_layer, training.per_offloaded),
-        "saving": Affine(
-            training.const + gathered + largest, training.per_layer, training.per_offloaded
-        ),
+        "loading": _raised(training, _loading(c)),
+        "saving": _raised(training, _saving(c)),
     }
+
+
+def _raised(affine: Affine, const: Numeric) -> Affine:
+    return Affine(affine.const + const, affine.per_layer, affine.per_offloaded)
+
+
+def offloaded_bytes(c: Configuration, moment: Numeric) -> Numeric:
+    """Host bytes for an offloaded parameter of a rank's shard.
+
+    fp32 master and gradient 8, and the moments. DeepSpeed besides: 16-bit staging copy or
+    gradient buffer 2, at stages 1 and 2 another 2 where gradients accumulate, at stage 3 2 more
+    where they accumulate in fp32. 18 and 20 bytes with Adam. (DeepSpeed 0.19, runtime/zero)
+    """
+    size = 2 * FP32 + moment
+    if c.stack.memory.engine != "deepspeed" or c.stack.memory.master[c.precision] == 0:
+        return size
+    stage3 = np.asarray(c.zero_stage) >= 3
+    accumulating = np.asarray(c.grad_accum) > 1
+    wider = gradient_bytes(c) - 2
+    return size + 2 + np.where(stage3, wider, np.where(accumulating, 2, 0))
 
 
 def _training(c: Configuration) -> Affine:
     first, last = (c.stage == 0) * 1, (c.stage == c.pp - 1) * 1
     optimizer, parameters = np.asarray(c.offload_optimizer), np.asarray(c.offload_parameters)
-    ends, layer = ends_held(c, first, last), layer_held(c)
-    cpu = optimizer == 1
-    per_end, per_layer = _offloaded(c, moments(c, "table")), _offloaded(c, layer_moments(c))
-    const = c.stack.memory.host_process + cpu * per_end * ends.over(1)
+    ends, layer, cpu = ends_held(c, first, last), layer_held(c), (optimizer == 1) * 1
     weights = (parameters == 1) * kernels_of(c).element
-    const = const + weights * ends.over(1) + _nvme_buffers(c, optimizer, parameters)
+    const = cpu * offloaded_bytes(c, moments(c, "table")) * ends.over(1) + weights * ends.over(1)
+    # stages 1 and 2 pass gradients through a page-locked buffer of the largest parameter
+    staging = (optimizer > 0) & (np.asarray(c.zero_stage) < 3)
+    const = const + np.where(staging, table_bytes(c), 0.0) + _drive_buffers(c)
     return Affine(
-        const=const + 0.0 * last,
+        const=const + c.stack.memory.host_process + 0.0 * last,
         per_layer=weights * layer.over(1),
-        per_offloaded=cpu * per_layer * layer.over(1),
+        per_offloaded=cpu * offloaded_bytes(c, layer_moments(c)) * layer.over(1),
     )
 
 
-def _offloaded(c: Configuration, moment: Numeric) -> Numeric:
-    """Host bytes for an offloaded parameter of the rank's shard.
-
-    fp32 master 4, fp32 gradient 4, moments 8, and 16-bit staging or gradient buffer 2; at stages
-    1 and 2 accumulated 16-bit gradients 2 more. (DeepSpeed 0.19, runtime/zero)
-    """
-    if c.stack.memory.engine == "fsdp":
-        return 4.0 + 4.0 + moment
-    accumulated = (np.asarray(c.grad_accum) > 1) & (np.asarray(c.zero_stage) < 3)
-    mixed = c.stack.memory.master[c.precision] > 0
-    narrow = 2.0 if mixed else 0.0
-    if c.stack.memory.engine == "megatron":
-        return 4.0 + 4.0 + moment
-    wide = gradient_bytes(c) - 2 if mixed else 0.0
-    stage3 = np.where(np.asarray(c.zero_stage) >= 3, wide, 0.0)
-    return 4.0 + 4.0 + moment + narrow + stage3 + np.where(accumulated, narrow, 0.0)
+def _own(c: Configuration) -> Numeric:
+    """Parameters of a rank's shard on an average stage. [-]"""
+    return c.architecture.layers / c.pp * layer_held(c).over(1) + ends_held(c, 1, 0).over(1)
 
 
-def _nvme_buffers(c: Configuration, optimizer: Numeric, parameters: Numeric) -> Numeric:
-    """Pinned buffers through which states and weights pass to the drives. [byte]"""
-    own = c.architecture.layers * layer_held(c).over(1) / c.pp
+def _drive_buffers(c: Configuration) -> Numeric:
+    """Page-locked buffers through which states and weights pass to the drives. [byte]"""
+    optimizer, parameters = np.asarray(c.offload_optimizer), np.asarray(c.offload_parameters)
+    own, element = _own(c), kernels_of(c).element
     group = np.minimum(buckets_of(c).sub_group, own)
-    states = np.where(optimizer == 2, NVME_BUFFERS * 4 * group + 2 * own, 0.0)
-    return states + np.where(parameters == 2, 2.0 * PARAMETER_BUFFERS, 0.0)
+    states = STATE_BUFFERS * FP32 * group + element * own  # and the flat gradients
+    largest = np.maximum(PARAMETER_BUFFER, table_bytes(c) / element / np.asarray(c.dp))
+    weights = element * (PARAMETER_BUFFERS * largest + PARAMETER_BUFFER + group)
+    return np.where(optimizer == 2, states, 0.0) + np.where(parameters == 2, weights, 0.0)
+
+
+def _loading(c: Configuration) -> Numeric:
+    """Weights on the host until they are on the GPUs. [byte]
+
+    ``whole``: every rank reads all that its tensor-parallel group will hold, unless ZeRO-3
+    shards the model while it is built (``zero.Init``); ``shard``: each rank only its own part;
+    ``device``: nothing, weights are made on the GPU.
+    """
+    element = kernels_of(c).element
+    kind = c.stack.memory.loading
+    if kind == "device":
+        return 0.0
+    if kind == "shard":
+        return element * _own(c)
+    whole = float(total_parameters(c.architecture)) / c.pp
+    sharded = np.asarray(c.zero_stage) >= 3
+    return element * np.where(sharded, _own(c), whole)
+
+
+def _saving(c: Configuration) -> Numeric:
+    """Copies on the host while a checkpoint is written. [byte]
+
+    Megatron-Core stages a rank's whole shard; elsewhere one storage at a time is copied, at most
+    a flat fp32 shard. ZeRO-3 besides gathers 16-bit weights on the first rank of the job, given
+    here as its node's share for each rank.
+    """
+    shard = FP32 * _own(c)
+    if c.stack.memory.engine == "megatron":
+        return shard + moments(c, "layer") * _own(c) + kernels_of(c).element * _own(c)
+    gathers = (np.asarray(c.zero_stage) >= 3) & (c.stack.memory.engine == "deepspeed")
+    model = float(total_parameters(c.architecture)) * kernels_of(c).element
+    return shard + np.where(gathers, model / c.cluster.gpus_per_node, 0.0)
 
 
 def nvme_costs(c: Configuration) -> Affine:
     """Bytes on drives: master, moments and gradient of offloaded states; 16-bit weights."""
     first, last = (c.stage == 0) * 1, (c.stage == c.pp - 1) * 1
     ends, layer = ends_held(c, first, last), layer_held(c)
-    states = np.asarray(c.offload_optimizer) == 2
+    states = (np.asarray(c.offload_optimizer) == 2) * 1
     weights = (np.asarray(c.offload_parameters) == 2) * kernels_of(c).element
-    end, inner = 8.0 + moments(c, "table"), 8.0 + layer_moments(c)
+    end, inner = 2 * FP32 + moments(c, "table"), 2 * FP32 + layer_moments(c)
     return Affine(
         const=(states * end + weights) * ends.over(1),
         per_layer=weights * layer.over(1),
         per_offloaded=states * inner * layer.over(1),
     )
-
-
-def element(kernels: Kernels) -> int:
-    """Bytes of a stored weight."""
-    return kernels.element

@@ -15,9 +15,9 @@ class Logits(BaseModel):
     ``forward``: at the end of the forward, the most that is alive; ``saved``: of it, what stays
     for backward; ``backward``: the most alive while the loss is differentiated; ``rest``: what
     stays while the layers are differentiated; ``lost``: blocks of an earlier micro-batch's loss
-    that its gradients moved into, beyond those gradients. ``chunks`` > 0: logits exist for that many times
-    fewer tokens at once; -1: chunk length by Liger's rule. ``table``: bytes for an element of the
-    output table that a chunked loss accumulates its gradient in.
+    that its gradients moved into, beyond those gradients. ``chunks`` > 0: logits exist for that
+    many times fewer tokens at once; -1: chunk length by Liger's rule. ``table``: bytes for an
+    element of the output table that a chunked loss accumulates its gradient in.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -97,6 +97,7 @@ class MemoryProfile(BaseModel):
     context: float = Field(ge=0)  # CUDA context, library workspaces
     communicator: float = Field(ge=0)  # each NCCL communicator
     host_process: float = Field(default=0.0, ge=0)  # host memory of one rank before any offload
+    loading: Literal["whole", "shard", "device"] = "whole"  # see costmodels.host
 
     # validation: measured / predicted - 1 of comparable runs
     interval_low: float = Field(ge=0)

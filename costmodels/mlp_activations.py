@@ -6,8 +6,11 @@ Hugging Face code were checked with saved-tensor hooks on transformers 5.24 unde
 
 from __future__ import annotations
 
+import numpy as np
+
 from costmodels.architecture import Architecture, MixtureOfExperts
 from costmodels.kernels import Batch, Kernels, Saved, residual_dropout
+from costmodels.numeric import Numeric
 
 # ``gelu_new`` and its like are spelled out in eight operations, of which five tensors stay; under
 # autocast ``pow`` and what follows it run in fp32. Bytes for an element of the inner width.
@@ -44,17 +47,21 @@ def _residual_masks(arch: Architecture, batch: Batch) -> tuple[Saved, ...]:
 
 
 def inner_tensors(
-    arch: Architecture, kernels: Kernels, tokens: float, width: int
+    arch: Architecture, kernels: Kernels, tokens: Numeric, width: int
 ) -> tuple[Saved, ...]:
     """Between the two linears of a feed-forward of inner width ``width``. [byte]
 
     Gated, eager: gate, up, act(gate), product; fused: without act(gate). Not gated: input and
     output of the activation; ReLU keeps its output alone.
     """
+    tokens = np.asarray(tokens)
     unit = tokens * kernels.element * width
     last = tokens * kernels.saved_input * width  # the input of the second linear
     if arch.gated_mlp:
-        kept = (Saved("mlp", "product", 2 * unit), Saved("mlp", "pointwise", last))
+        kept: tuple[Saved, ...] = (
+            Saved("mlp", "product", 2 * unit),
+            Saved("mlp", "pointwise", last),
+        )
         if kernels.mlp == "eager":
             kept += (Saved("mlp", "pointwise", unit),)
         return kept
@@ -71,18 +78,17 @@ def _routed(
 ) -> tuple[Saved, ...]:
     """Per routed copy: gathered input, inner tensors, expert output; and the router's tensors."""
     copies = batch.tokens * moe.top_k
-    expert = (
+    expert: tuple[Saved, ...] = (
         Saved("mlp", "input", copies * kernels.saved_input * arch.hidden, "none"),
         *inner_tensors(arch, kernels, copies, moe.ffn),
     )
     if kernels.layout == "family":
         expert += (Saved("mlp", "product", copies * kernels.element * arch.hidden, "none"),)
-    return (*expert, Saved("mlp", "pointwise", _router(arch, moe, kernels, batch), "none")) + (
-        _shared(arch, moe, kernels, batch)
-    )
+    router = Saved("mlp", "pointwise", _router(arch, moe, kernels, batch), "none")
+    return (*expert, router, *_shared(arch, moe, kernels, batch))
 
 
-def _router(arch: Architecture, moe: MixtureOfExperts, kernels: Kernels, batch: Batch) -> float:
+def _router(arch: Architecture, moe: MixtureOfExperts, kernels: Kernels, batch: Batch) -> Numeric:
     """Router input, probabilities, indices and weights. [byte]
 
     Three 64-bit index tensors for a copy, expert offsets, fp32 probabilities and 64-bit top-k

@@ -8,7 +8,7 @@ import numpy as np
 
 from costmodels.configuration import Configuration
 from costmodels.kernels import Batch, Kernels, Saved
-from costmodels.numeric import Numeric
+from costmodels.numeric import Array, Numeric
 
 
 def kernels_of(c: Configuration) -> Kernels:
@@ -36,14 +36,14 @@ def batch_of(c: Configuration) -> Batch:
     return Batch(c.micro_batch, c.seq_len / np.asarray(c.cp), c.seq_len)
 
 
-def ways(c: Configuration, split: str) -> Numeric:
+def ways(c: Configuration, split: str) -> Array:
     """Over how many ranks a tensor of that split is divided. [-]"""
     tp = np.asarray(c.tp)
     sequence = np.where(np.asarray(c.sequence_parallel) > 0, tp, 1)
     if split == "tensor":
         return tp
     if split == "kv":
-        return np.minimum(tp, c.architecture.kv_heads)
+        return np.asarray(np.minimum(tp, c.architecture.kv_heads))
     if split == "sequence":
         return sequence
     if split == "input":

@@ -15,37 +15,10 @@ import numpy as np
 from costmodels.buckets import DEFAULTS, ZeroBuckets, zero_buckets
 from costmodels.configuration import Configuration
 from costmodels.costs import Affine
-from costmodels.numeric import Numeric
+from costmodels.held import Held, ends_held, layer_held, leading_held
+from costmodels.numeric import Array, Numeric
 from costmodels.optimizer_states import state_bytes
-from costmodels.params import (
-    Parameters,
-    dense_on_rank,
-    experts_on_rank,
-    mean_layer_parameters,
-    norm_parameters,
-    padded_vocab,
-    stage_parameters,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """Parameters a rank holds, and over how many ranks ZeRO may shard them. [-]"""
-
-    dense: Numeric
-    routed: Numeric
-    shards: Numeric
-    routed_shards: Numeric
-
-    @property
-    def total(self) -> Numeric:
-        """All of them."""
-        return self.dense + self.routed
-
-    def over(self, sharded: Numeric) -> Numeric:
-        """Parameters a rank keeps where ``sharded`` (0 or 1) says whether they are divided."""
-        routed = self.routed / np.where(sharded, self.routed_shards, 1)
-        return self.dense / np.where(sharded, self.shards, 1) + routed
+from costmodels.params import mean_layer_parameters, norm_parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,33 +48,6 @@ class States:
     layer_gradient: Numeric
     head_gradient: Numeric
     embedding_gradient: Numeric
-
-
-def vocabulary(c: Configuration) -> Numeric:
-    """Rows of the token tables as the stack pads them. [-]"""
-    multiple = c.stack.memory.vocab_multiple
-    return padded_vocab(c.architecture, c.tp, multiple) if multiple else c.architecture.vocab
-
-
-def held(c: Configuration, parameters: Parameters) -> Held:
-    """``parameters`` as one rank holds them."""
-    replicas = np.asarray(c.dp) * c.cp
-    return Held(
-        dense=dense_on_rank(c.architecture, parameters, c.tp),
-        routed=experts_on_rank(parameters, c.tp, c.ep),
-        shards=replicas,
-        routed_shards=np.maximum(replicas / c.ep, 1),
-    )
-
-
-def layer_held(c: Configuration) -> Held:
-    """One average layer."""
-    return held(c, mean_layer_parameters(c.architecture))
-
-
-def ends_held(c: Configuration, first: Numeric, last: Numeric) -> Held:
-    """The embedding on the ``first`` stage, the final norm and head on the ``last``."""
-    return held(c, stage_parameters(c.architecture, 0, first, last, vocabulary(c)))
 
 
 def gradient_bytes(c: Configuration) -> float:
@@ -217,6 +163,7 @@ def states(c: Configuration) -> States:
     first, last = (c.stage == 0) * 1, (c.stage == c.pp - 1) * 1
     layer = per_parameter(c, layer_held(c), layer_moments(c))
     ends = per_parameter(c, ends_held(c, first, last), moments(c, "table"))
+    leading = per_parameter(c, leading_held(c, first), layer_moments(c))
     head = per_parameter(c, ends_held(c, 0 * last, last), 0.0)
     # a tied table's gradient exists from the head's backward on
     tied = c.architecture.tied_embeddings and c.pp == 1
@@ -226,10 +173,18 @@ def states(c: Configuration) -> States:
     weights_on_gpu = np.where(_weights_leave(c), 0, 1)
     moved = np.where(_gradients_leave(c), layer.gradients, 0)
     return States(
-        weights=Affine(ends.weights * weights_on_gpu, layer.weights * weights_on_gpu),
-        gradients=Affine(ends.gradients * gradients_on_gpu, layer.gradients, -moved),
-        optimizer=Affine(ends.optimizer * on_gpu, layer.optimizer, -layer.optimizer),
-        step=Affine(ends.step * on_gpu + sub_group_step(c), layer.step, -layer.step),
+        weights=Affine(
+            (ends.weights + leading.weights) * weights_on_gpu, layer.weights * weights_on_gpu
+        ),
+        gradients=Affine(
+            (ends.gradients + leading.gradients) * gradients_on_gpu, layer.gradients, -moved
+        ),
+        optimizer=Affine(
+            (ends.optimizer + leading.optimizer) * on_gpu, layer.optimizer, -layer.optimizer
+        ),
+        step=Affine(
+            (ends.step + leading.step) * on_gpu + sub_group_step(c), layer.step, -layer.step
+        ),
         alive=_alive(c),
         layer_gradient=layer.gradients,
         head_gradient=head.gradients * gradients_on_gpu,
@@ -245,12 +200,12 @@ def _weights_leave(c: Configuration) -> Numeric:
     return away
 
 
-def _gradients_leave(c: Configuration) -> Numeric:
+def _gradients_leave(c: Configuration) -> Array:
     """Whether gradients of offloaded layers go to the host as soon as they are reduced."""
     away = np.asarray(c.offload_optimizer) > 0
     if c.stack.memory.engine == "deepspeed":
-        return away & (np.asarray(c.zero_stage) >= 2)
-    return away & (c.stack.memory.engine == "fsdp")
+        return np.asarray(away & (np.asarray(c.zero_stage) >= 2))
+    return np.asarray(away & (c.stack.memory.engine == "fsdp"))
 
 
 def _alive(c: Configuration) -> Numeric:

@@ -86,8 +86,12 @@ def check(job: Job, plan: Plan) -> None:
     """Refuse what the scripts cannot say."""
     check_job(job)
     arch = job.architecture
-    require(plan.even or plan.pp == 1, NAME, "its stages hold equal layers (type:transformer)")
-    require(arch.layers % plan.pp == 0, NAME, f"pp {plan.pp} does not divide {arch.layers} layers")
+    layers = [stage.layers for stage in plan.stages]
+    require(
+        layers == balanced(arch.layers, plan.pp),
+        NAME,
+        f"type:transformer gives stages of {balanced(arch.layers, plan.pp)} layers, not {layers}",
+    )
     require(
         arch.kv_heads % plan.tp == 0,
         NAME,
@@ -106,12 +110,33 @@ def check(job: Job, plan: Plan) -> None:
     )
     whole_offload(plan, NAME)
     require(plan.cp == 1, NAME, f"cp {plan.cp}: Ulysses is not written yet")
-    every = segment(one_recompute(plan, NAME))
-    require(
-        arch.layers % every == 0,
-        NAME,
-        f"checkpoints of {every} layers must divide {arch.layers} layers",
-    )
+    check_segments(plan, segment(one_recompute(plan, NAME)))
+
+
+def balanced(layers: int, stages: int) -> list[int]:
+    """Layers of each stage under ``partition_method="type:transformer"``.
+
+    DeepSpeed 0.19.8 deepspeed/runtime/utils.py, partition_balanced: the earlier stages take one
+    more.
+
+    >>> balanced(60, 8)
+    [8, 8, 8, 8, 7, 7, 7, 7]
+    """
+    return [layers // stages + (i < layers % stages) for i in range(stages)]
+
+
+def check_segments(plan: Plan, length: int) -> None:
+    """Refuse checkpoints of several layers that would leave some layers out.
+
+    The plain model cuts its layers into segments and has none to spare. The pipeline engine counts
+    from each stage's first function: on the first stage two come before the layers, on the last
+    three follow; a segment that holds any of these is not checkpointed (megatron/model/gpt_model.py,
+    deepspeed/runtime/pipe/module.py, _is_checkpointable).
+    """
+    counts = [stage.layers for stage in plan.stages]
+    fits = counts[-1] % length == 0 if plan.pp == 1 else length == 1
+    fits = fits or (plan.pp > 1 and length == 2 and counts[-1] % 2 == 0)
+    require(fits, NAME, f"checkpoints of {length} layers do not cover stages of {counts} layers")
 
 
 def activation(arch: Architecture) -> Argument | None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from planner.emit.launch import Argument
 from planner.emit.megatron import block_layers, check, emit_megatron, plan_arguments
-from planner.emit.megatron_deepspeed import emit_megatron_deepspeed
+from planner.emit.megatron_deepspeed import balanced, emit_megatron_deepspeed
 from planner.emit.megatron_deepspeed import plan_arguments as deepspeed_arguments
 from planner.emit.megatron_layout import chunk_layers, pipeline_layout
 from planner.emit.megatron_model import model_arguments
@@ -266,6 +266,18 @@ def test_megatron_deepspeed_forms() -> None:
     assert deepspeed_flags("sgd")["--optimizer"] == "sgd"
 
 
+def test_stages_as_deepspeed_balances_them() -> None:
+    """What partition_balanced of DeepSpeed 0.19.8 returns for 0/1 weights."""
+    assert balanced(32, 5) == [7, 7, 6, 6, 6]
+    assert balanced(126, 16) == [8] * 14 + [7] * 2
+    assert balanced(48, 7) == [7] * 6 + [6]
+    job = make_job("llama2-7b", stack="megatron-deepspeed")
+    files = emit_megatron_deepspeed(
+        job, make_plan(job, "megatron-deepspeed", pp=5, gpus=5, dp=1, grad_accum=64)
+    )
+    assert "--pipeline-model-parallel-size 5" in files["launch.sh"]
+
+
 def test_megatron_pipeline_checkpoints_reentrantly(bundles: dict[str, Any]) -> None:
     """GPTModelPipe checkpoints transformer layers alone only when reentrant."""
     import json
@@ -278,7 +290,9 @@ def test_megatron_pipeline_checkpoints_reentrantly(bundles: dict[str, Any]) -> N
 @pytest.mark.parametrize(
     ("model", "axes", "word"),
     [
-        ("llama2-7b", {"pp": 2, "layers": (15, 17)}, "equal layers"),
+        ("llama2-7b", {"pp": 2, "layers": (15, 17)}, "type:transformer"),
+        ("llama2-7b", {"pp": 2, "recompute": ({"every_4": 16},) * 2}, "do not cover"),
+        ("llama2-13b", {"pp": 8, "recompute": ({"every_2": 5},) * 8}, "do not cover"),
         ("llama2-7b", {"attention": "efficient"}, "flash and eager"),
         ("llama2-7b", {"recompute": ({"full": 30, "none": 2},)}, "alike"),
         ("qwen2.5-7b", {"tp": 2}, "biases"),

@@ -48,7 +48,7 @@ def model_config(arch: Architecture, dropout: float = 0.0) -> Fields:
         "model_type": arch.family,
         **WRITERS[arch.family](arch, dropout),
         "tie_word_embeddings": arch.tied_embeddings,
-        "bos_token_id": None,  # synthetic tokens; the published ids may lie outside a cut vocabulary
+        "bos_token_id": None,  # tokens are made up; published ids may lie outside a cut vocabulary
         "eos_token_id": None,
         "pad_token_id": None,
         "use_cache": False,

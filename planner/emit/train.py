@@ -21,9 +21,10 @@ from planner.emit.train_row import measured_row
 from planner.job import Job
 from planner.plan import Plan
 
-TINY_WIDTH = 64  # hidden units of the scaled-down check
+TINY_WIDTH = 256  # hidden units of the scaled-down check
+TINY_FFN = 704  # its gated feed-forward; others have 4 x width
+TINY_VOCAB = 512
 TINY_SEQ_LEN = 128
-TINY_LAYERS = 10  # longest scaled-down stage pair: one segment of each granularity, twice
 LINE = 100
 
 
@@ -121,7 +122,7 @@ def beyond_json(job: Job, plan: Plan, checkpointed: dict[str, int], loss: str) -
         counts = ", ".join(f"{n} {g}" for g, n in checkpointed.items())
         where = "layers" if plan.pp == 1 else "layers, stage by stage"
         lines.append(f"gradient checkpointing of {counts} {where} (train_recompute.py)")
-    if plan.zero_stage == 3:
+    if plan.zero_stage == 3 and plan.tp == 1:
         lines.append("the model is built in shards (zero.Init)")
     if loss == "fused":
         lines.append("fused cross-entropy")
@@ -138,15 +139,16 @@ def tiny(arch: Architecture, plan: Plan) -> Architecture:
     Heads keep their grouping, so that the same branches of the model's code run; the layers are
     as many as the scaled-down stages of train_tiny.py hold.
     """
-    groups = arch.heads // arch.kv_heads
-    heads = 8 if groups in (2, 8) else 4
-    ffn = 4 * TINY_WIDTH if not arch.gated_mlp else 176
+    heads = 8
+    shared = min(arch.heads // arch.kv_heads, heads // min(plan.tp, 2))  # queries of one key
+    kv_heads = heads // (shared if heads % shared == 0 else 2)
+    ffn = TINY_FFN if arch.gated_mlp else 4 * TINY_WIDTH
     moe = arch.moe and dataclasses.replace(
         arch.moe,
         experts=min(arch.moe.experts, 4),
         top_k=min(arch.moe.top_k, 2),
-        ffn=32,
-        shared_ffn=min(arch.moe.shared_ffn, 32),
+        ffn=128,
+        shared_ffn=min(arch.moe.shared_ffn, 128),
         first_dense_layers=min(arch.moe.first_dense_layers, 1),
     )
     return dataclasses.replace(
@@ -154,10 +156,10 @@ def tiny(arch: Architecture, plan: Plan) -> Architecture:
         layers=tiny_layers(plan),
         hidden=TINY_WIDTH,
         heads=heads,
-        kv_heads=max(1, heads // groups),
+        kv_heads=kv_heads,
         head_dim=TINY_WIDTH // heads,
         ffn=ffn,
-        vocab=256,
+        vocab=TINY_VOCAB,
         max_seq_len=TINY_SEQ_LEN,
         position_rows=TINY_SEQ_LEN + 2 if arch.position_rows else 0,
         embedding_width=TINY_WIDTH // 2 if arch.embedding_width else 0,

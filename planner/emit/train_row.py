@@ -41,7 +41,9 @@ def measured_row(job: Job, plan: Plan) -> dict[str, object]:
         "optimizer": job.spec.optimizer,
         "seq_len": job.seq_len,
         "global_batch_seqs": plan.dp * plan.micro_batch * plan.grad_accum,
-        **{n: getattr(plan, n) for n in ("micro_batch", "grad_accum", "dp", "tp", "pp", "cp", "ep")},
+        **{
+            n: getattr(plan, n) for n in ("micro_batch", "grad_accum", "dp", "tp", "pp", "cp", "ep")
+        },
         "virtual_stages": plan.virtual_stages,
         "sequence_parallel": _flag(plan.sequence_parallel),
         "zero_stage": plan.zero_stage,

@@ -10,10 +10,17 @@ from typing import Annotated, Any
 
 import typer
 
-EXIT_NO = 1  # the answer is no
-EXIT_USAGE = 2  # wrong usage, unreadable input, unwritable output
-EXIT_INFEASIBLE = 3
-EXIT_UNKNOWN = 4
+from planner.cli_common import (
+    EXIT_INFEASIBLE,
+    EXIT_NO,
+    EXIT_UNKNOWN,
+    EXIT_USAGE,
+    AsJson,
+    Profile,
+    finish,
+    guard,
+)
+from planner.cli_tools import calibrate, validate, verify
 
 app = typer.Typer(
     add_completion=False,
@@ -57,7 +64,6 @@ Max = Annotated[list[str] | None, typer.Option(help="AXIS=NUMBER, e.g. zero_stag
 Forbid = Annotated[
     list[str] | None, typer.Option(help="AXIS or AXIS=VALUE, e.g. offload_optimizer.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else there.")]
 JobFile = Annotated[
     Path | None, typer.Argument(help="job.yaml with the same fields; options override it.")
 ]
@@ -67,14 +73,9 @@ FailOn = Annotated[str, typer.Option(help="Exit 1 also for a plan that is 'tight
 def _fields(job: Path | None, options: dict[str, Any]) -> dict[str, Any]:
     from planner.spec import read_job
 
-    fields = _guard(read_job, job) if job is not None else {}
+    fields = guard(read_job, job) if job is not None else {}
     given = {k: v for k, v in options.items() if v is not None and v is not False and v != []}
     return {**fields, **given}
-
-
-def _finish(message: str, code: int) -> typer.Exit:
-    typer.echo(f"planner: {message}", err=True)
-    return typer.Exit(code)
 
 
 @app.command()
@@ -92,6 +93,7 @@ def solve(
     dropout: Dropout = None,
     cross_entropy: CrossEntropy = None,
     hardware: Hardware = None,
+    profile: Profile = None,
     intra_bandwidth: IntraBandwidth = None,
     inter_bandwidth: InterBandwidth = None,
     host_memory: HostMemory = None,
@@ -124,7 +126,7 @@ def solve(
     _need(fields, fail_on)
     from planner.api import solve_to_files
 
-    result, text = _guard(
+    result, text = guard(
         solve_to_files, fields, output=output, force=force, write=not no_files, progress=_progress
     )
     _emit(result, text, json)
@@ -147,6 +149,7 @@ def estimate(
     dropout: Dropout = None,
     cross_entropy: CrossEntropy = None,
     hardware: Hardware = None,
+    profile: Profile = None,
     intra_bandwidth: IntraBandwidth = None,
     inter_bandwidth: InterBandwidth = None,
     host_memory: HostMemory = None,
@@ -166,7 +169,7 @@ def estimate(
     _need(fields, fail_on)
     from planner.api import estimate_text
 
-    result, text = _guard(estimate_text, fields)
+    result, text = guard(estimate_text, fields)
     _emit(result, text, json)
     fits = result.predicted is not None and result.predicted.verdict != "does not fit"
     _exit(_tight(result, fail_on) if fits else EXIT_NO)
@@ -180,7 +183,7 @@ def models(
     """List the model catalogue, or show one model."""
     from planner.listing import model_table
 
-    typer.echo(_guard(model_table, name, as_json=json))
+    typer.echo(guard(model_table, name, as_json=json))
 
 
 @app.command()
@@ -191,18 +194,21 @@ def gpus(
     """List GPUs and nodes, or show one with its sources."""
     from planner.listing import hardware_table
 
-    typer.echo(_guard(hardware_table, name, as_json=json))
+    typer.echo(guard(hardware_table, name, as_json=json))
 
+
+for tool in (verify, validate, calibrate):
+    app.command()(tool)
 
 _NOT_FIELDS = ("job", "output", "force", "no_files", "fail_on", "json")
 
 
 def _need(fields: dict[str, Any], fail_on: str) -> None:
     if fail_on not in ("none", "tight"):
-        raise _finish(f"--fail-on {fail_on!r}: expected none or tight", EXIT_USAGE)
+        raise finish(f"--fail-on {fail_on!r}: expected none or tight", EXIT_USAGE)
     for name in ("model", "gpus"):
         if name not in fields:
-            raise _finish(f"--{name} is missing (or give a job.yaml with '{name}:')", EXIT_USAGE)
+            raise finish(f"--{name} is missing (or give a job.yaml with '{name}:')", EXIT_USAGE)
 
 
 def _tight(result: Any, fail_on: str) -> int:
@@ -217,14 +223,6 @@ def _exit(code: int) -> None:
 
 def _emit(result: Any, text: str, as_json: bool) -> None:
     typer.echo(result.model_dump_json(indent=2) if as_json else text)
-
-
-def _guard(function: Any, *args: Any, **kwargs: Any) -> Any:
-    """Call, turning a user's mistake into one line and the usage exit code."""
-    try:
-        return function(*args, **kwargs)
-    except ValueError as error:
-        raise _finish(" ".join(str(error).split()), EXIT_USAGE) from None
 
 
 def _progress(text: str) -> None:

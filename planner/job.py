@@ -69,6 +69,7 @@ class Job:
             "priority": spec.priority,
             "allow_idle": spec.allow_idle,
             "accept_tight": spec.accept_tight,
+            **({"profile": str(spec.profile)} if spec.profile is not None else {}),
             **{k: v for k, v in asked.items() if v},
         }
 
@@ -95,10 +96,20 @@ def resolve(spec: JobSpec) -> Job:
         cluster=cluster,
         seq_len=seq_len,
         global_batch=global_batch,
-        stacks=tuple(load_stack(name) for name in names),
+        stacks=_stacks(spec, names),
         precisions=_precisions(spec, cluster),
         notes=tuple(notes),
     )
+
+
+def _stacks(spec: JobSpec, names: tuple[str, ...]) -> tuple[Stack, ...]:
+    stacks = tuple(load_stack(name) for name in names)
+    if spec.profile is None:
+        return stacks
+    from planner.calibrate.profile import apply_profile, load_profile
+
+    profile = load_profile(spec.profile)
+    return tuple(apply_profile(stack, profile) for stack in stacks)
 
 
 def _cluster(spec: JobSpec) -> Cluster:

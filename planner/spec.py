@@ -46,6 +46,7 @@ class JobSpec(BaseModel):
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     cross_entropy: Literal["auto", "eager", "fused", "chunked"] = "auto"
     tuning: Literal["full"] = "full"  # LoRA is not planned yet
+    profile: Path | None = None  # written by calibrate
     # hardware overrides, e.g. "600GB/s", "400Gb/s", "2TB"
     hardware: Path | None = None
     intra_bandwidth: str | None = None

@@ -76,8 +76,9 @@ def _training(c: Configuration) -> Affine:
 
 
 def _own(c: Configuration) -> Numeric:
-    """Parameters of a rank's shard on an average stage. [-]"""
-    return c.architecture.layers / c.pp * layer_held(c).over(1) + ends_held(c, 1, 0).over(1)
+    """Parameters of a rank's shard on an even first stage, the whole model's without stages. [-]"""
+    ends = ends_held(c, 1, int(c.pp == 1))
+    return c.architecture.layers / c.pp * layer_held(c).over(1) + ends.over(1)
 
 
 def _drive_buffers(c: Configuration) -> Numeric:

@@ -93,7 +93,7 @@ def advise(
         report, written = run(files, apply=apply, plan=plan, **options)
     except ValueError as error:
         _stop(" ".join(str(error).split()))
-    typer.echo(render(report, fmt))
+    typer.echo(render(report, fmt).encode("utf-8", "replace").decode("utf-8"))
     for path in written:
         typer.echo(f"wrote {path}", err=True)
     code = report.exit_code(fail_on)

@@ -114,7 +114,6 @@ def _rename(parent: Any, old: str, new: str) -> None:
 def _yaml(doc: Document, edits: list[Edit]) -> str:
     from ruamel.yaml import YAML
     from ruamel.yaml.comments import CommentedMap
-    from ruamel.yaml.error import YAMLError
 
     yaml = YAML()
     yaml.preserve_quotes = True
@@ -123,15 +122,15 @@ def _yaml(doc: Document, edits: list[Edit]) -> str:
     match = re.search(r"^( *)- ", doc.text, re.MULTILINE)
     if match and match.group(1):
         yaml.indent(mapping=2, sequence=len(match.group(1)) + 2, offset=len(match.group(1)))
+    out = StringIO()
     try:
         data = yaml.load(doc.text)
-    except (YAMLError, ValueError, RecursionError) as error:
+        for edit in edits:
+            edit_mapping(data, edit, CommentedMap)
+        yaml.dump(data, out)
+    except Exception as error:  # ruamel raises errors of every kind on odd scalars
         reason = " ".join(str(error).split())[:120]
         raise ValueError(f"{doc.name}: cannot be edited: {reason}") from None
-    for edit in edits:
-        edit_mapping(data, edit, CommentedMap)
-    out = StringIO()
-    yaml.dump(data, out)
     return out.getvalue()
 
 

@@ -105,8 +105,9 @@ class _Reader:
                 digits = self.text[self.at + 2 : self.at + 6]
                 if not re.fullmatch(r"[0-9a-fA-F]{4}", digits):
                     raise self.fail("a broken \\u escape")
-                parts.append(chr(int(digits, 16)))
-                self.at += 6
+                code, size = _code_point(int(digits, 16), self.text, self.at + 6)
+                parts.append(chr(code))
+                self.at += size
             elif escape in _ESCAPES:
                 parts.append(_ESCAPES[escape])
                 self.at += 2
@@ -162,6 +163,16 @@ class _Reader:
             if self.at >= len(self.text):
                 raise self.fail("the file ends early" + self.inside(path))
             raise self.fail(f"expected ',' or {close!r}, got {self.text[self.at]!r}")
+
+
+def _code_point(unit: int, text: str, after: int) -> tuple[int, int]:
+    """A \\u escape, joined with a second one to a pair; a lone half cannot be written out."""
+    if 0xD800 <= unit < 0xDC00:
+        second = re.match(r"\\u([dD][c-fC-F][0-9a-fA-F]{2})", text[after : after + 6])
+        if second:
+            low = int(second.group(1), 16)
+            return 0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00), 12
+    return (0xFFFD, 6) if 0xD800 <= unit < 0xE000 else (unit, 6)
 
 
 def read_json(

@@ -1,5 +1,6 @@
 """Bytes a layer keeps: published closed forms, exact figures of PyTorch, and laws."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -141,7 +142,7 @@ def test_more_tokens_keep_more(b, s, attention):
 def test_coarser_checkpoints_keep_less_and_work_more(stack, arch):
     c = configuration(arch, stack, micro_batch=2)
     sizes, sets = kept(c), working(c, np.asarray(True))
-    for fine, coarse in zip(GRANULARITIES, GRANULARITIES[1:], strict=False):
+    for fine, coarse in itertools.pairwise(GRANULARITIES):
         assert float(sizes[coarse]) <= float(sizes[fine])
         if coarse not in ("selective", "full"):
             assert float(sets[coarse]) >= float(sets[fine])

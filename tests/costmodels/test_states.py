@@ -1,5 +1,7 @@
 """Model states: the bytes a parameter that frameworks document, and how they shard."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -122,7 +124,7 @@ def test_small_tensors_and_muon_elsewhere():
 
 
 def test_unknown_optimizer_names_the_known_ones():
-    with pytest.raises(ValueError, match="optimizer 'sophia': expected one of sgd, .*muon"):
+    with pytest.raises(ValueError, match=r"optimizer 'sophia': expected one of sgd, .*muon"):
         state_bytes("sophia", "layer", LLAMA2_7B)
 
 
@@ -139,7 +141,7 @@ def test_sharding_more_never_holds_more(optimizer, stack, d, t):
 
     flat = 4.0 if optimizer == "adafactor" and stack == "deepspeed" else 0.0
     stages = [size(z, d) for z in range(4)]
-    for less, more in zip(stages, stages[1:], strict=False):
+    for less, more in itertools.pairwise(stages):
         assert more <= less + flat + 1e-9
     assert size(3, 2 * d) <= size(3, d) + 1e-9
 

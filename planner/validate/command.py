@@ -21,7 +21,7 @@ from planner.validate.predict import predict
 from planner.validate.predictions_csv import write_predictions
 from planner.validate.report import ConstantScore, Report, SourceScore
 from planner.validate.resolve import resolve
-from planner.validate.run import Run, Skip
+from planner.validate.run import Changes, Run, Skip
 from planner.validate.score import grouped
 from planner.validate.table import Row, Table, read_table
 from planner.validate.text import report_text
@@ -95,15 +95,24 @@ def read_runs(paths: Sequence[Path], stack: str | None = None, profile: Path | N
     if not paths:
         raise ValueError("no table: expected at least one CSV file")
     kinds, tables = load_kinds(), tuple(read_table(path) for path in paths)
+    calibrated = _calibrated(profile)
     runs: list[Run] = []
     skipped: Skipped = {}
     for table in tables:
         for row in table.rows if table.kind == "runs" else ():
             try:
-                runs.append(resolve(row, kinds, stack))
+                runs.append(resolve(row, kinds, stack, calibrated))
             except Skip as reason:
                 skipped[row.file, row.line] = str(reason)
     return Read(tables, tuple(runs), skipped)
+
+
+def _calibrated(profile: Path | None) -> dict[str, Changes]:
+    if profile is None:
+        return {}
+    from planner.calibrate.profile import changes_of, load_profile  # it reads tables of runs too
+
+    return changes_of(load_profile(profile))
 
 
 def make_report(

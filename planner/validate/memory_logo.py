@@ -74,4 +74,5 @@ def _cost(runs: Sequence[Run], value: Array, device: Array) -> Array:
     beyond = np.where(oom, np.maximum(0.0, -over), 0.0) + np.where(ok, np.maximum(0.0, over), 0.0)
     wrong = beyond + WRONG * (beyond > 0)
     error = np.abs(np.log(value / measured))
-    return np.nan_to_num(np.where(np.isfinite(measured), error, wrong))
+    cost: Array = np.nan_to_num(np.where(np.isfinite(measured), error, wrong))
+    return cost

@@ -32,6 +32,7 @@ AXES = (
     "zero_stage",
     "sequence_parallel",
     "offload_optimizer",
+    "offload_parameters",
 )
 KINDS_OF_MEMORY = ("allocated", "reserved", "nvidia-smi")
 
@@ -104,6 +105,8 @@ def configuration(runs: Sequence[Run], stack: Stack) -> Configuration:
 def granularity(run: Run) -> dict[str, Array]:
     """Layers of each stage at the run's checkpoint granularity; the rest keeps everything."""
     layers = np.array(run.layers)
+    if run.mix:
+        return {name: layers * count / run.architecture.layers for name, count in run.mix}
     if run.row.text("act_ckpt").startswith("every_n:"):
         done = layers // SEGMENT[run.recompute]
         return {"full": done, "none": layers - done}

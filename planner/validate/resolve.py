@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from costmodels.architecture import Architecture
 from costmodels.configuration import OFFLOAD_TIERS
+from costmodels.costs import GRANULARITIES
 from costmodels.numeric import GIB
-from hardware_db import Cluster, parse_gpus
+from hardware_db import Cluster, find, parse_gpus
 from planner.validate import measured, partition
 from planner.validate.cells import Cells
 from planner.validate.kinds import Kind, Kinds, When, kind_of, spelled
@@ -27,7 +29,12 @@ WIRE = 0.9  # of a network's rate that collectives reach where nobody measured i
 FLASH_BY_AGE = ("FA4", "FA3", "FA2", "FA1")
 
 
-def resolve(row: Row, kinds: Kinds, stack: str | None = None) -> Run:
+def resolve(
+    row: Row,
+    kinds: Kinds,
+    stack: str | None = None,
+    calibrated: Mapping[str, Changes] | None = None,
+) -> Run:
     """What a row trained and measured.
 
     Parameters
@@ -38,6 +45,8 @@ def resolve(row: Row, kinds: Kinds, stack: str | None = None) -> Run:
         Conventions.
     stack : str, optional
         Stack to predict with instead of the one that ran.
+    calibrated : Mapping, optional
+        Fields of a user's profile by stack; what the row says goes before them.
 
     Raises
     ------
@@ -57,11 +66,13 @@ def resolve(row: Row, kinds: Kinds, stack: str | None = None) -> Run:
     layout = _layout(cells, gpus)
     micro_batch, grad_accum = _batch(cells, layout["dp"], layout["pp"])
     machine, cluster = _machine(cells, kinds, gpus)
-    recompute = _spelled(cells, kinds, "act_ckpt", "recompute")
+    mix = _mix(cells)
+    recompute = mix[0][0] if mix else _spelled(cells, kinds, "act_ckpt", "recompute")
     if layout["pp"] > architecture.layers:
         raise Skip("inconsistent as printed")
     precision = _precision(cells)
     sequences = layout["dp"] * micro_batch * grad_accum
+    name = stack or kind.stack or row.text("framework").lower()
     time = measured.step_time(
         cells.row, kind.flops, architecture, cluster, precision, sequences, recompute
     )
@@ -73,8 +84,8 @@ def resolve(row: Row, kinds: Kinds, stack: str | None = None) -> Run:
         architecture=architecture,
         machine=machine,
         cluster=cluster,
-        stack=stack or kind.stack,
-        changes=_changes(cells, kinds),
+        stack=name,
+        changes=_over((calibrated or {}).get(name, ()), _changes(cells, kinds)),
         precision=precision,
         attention=_spelled(cells, kinds, "attention", "attention", "flash"),
         optimizer=_optimizer(cells, kinds),
@@ -86,8 +97,10 @@ def resolve(row: Row, kinds: Kinds, stack: str | None = None) -> Run:
         offload_optimizer=_tier(cells),
         cross_entropy=cells.text("cross_entropy") or "auto",
         dropout=float(cells.text("dropout") or 0.0),
+        offload_parameters=_parameter_tier(cells),
         recompute=recompute,
-        layers=_partition(kind, architecture, layout["pp"]),
+        mix=mix,
+        layers=_stages(cells, architecture, layout["pp"]),
         n_gpus=gpus,
         time=time,
         memory=measured.memory(row),
@@ -148,7 +161,7 @@ def _batch(cells: Cells, dp: int, pp: int) -> tuple[int, int]:
 
 def _machine(cells: Cells, kinds: Kinds, gpus: int) -> tuple[Machine, Cluster]:
     name = cells.kind.gpu or cells.row.text("gpu")
-    gpu = spelled(kinds.gpus, name) or name
+    gpu = name if _known(name) else spelled(kinds.gpus, name) or name
     per_node = cells.row.whole("gpus_per_node") or cells.kind.gpus_per_node
     network = _network(cells, gpus, per_node or 8)
     printed = cells.row.number("gpu_mem_gb")
@@ -161,6 +174,14 @@ def _machine(cells: Cells, kinds: Kinds, gpus: int) -> tuple[Machine, Cluster]:
         limit = 0.99 * printed * GIB  # a larger variant of the card
         cluster = replace(cluster, memory_limit=limit)
     return Machine(gpu, cluster.gpus_per_node, network, limit), cluster
+
+
+@cache
+def _known(name: str) -> bool:
+    try:
+        return find(name)[0] == "gpu"
+    except ValueError:
+        return False
 
 
 @cache
@@ -241,12 +262,45 @@ def _tier(cells: Cells) -> int:
     return OFFLOAD_TIERS.index(text)
 
 
+def _parameter_tier(cells: Cells) -> int:
+    told = re.search(r"parameters on (cpu|nvme)", cells.row.text("notes"))
+    return OFFLOAD_TIERS.index(told[1]) if told else 0
+
+
+def _mix(cells: Cells) -> tuple[tuple[str, int], ...]:
+    """Layers at each granularity, as a bundle's own row notes them."""
+    told = re.search(r"recompute layers: ([^;]+)", cells.row.text("notes"))
+    if cells.row.text("act_ckpt") != "mixed":
+        return ()
+    pairs = re.findall(r"(\w+) (\d+)", told[1]) if told else []
+    if not pairs or any(name not in GRANULARITIES for name, _ in pairs):
+        raise Skip("missing: recompute layers")
+    return tuple((name, int(count)) for name, count in pairs)
+
+
+def _stages(cells: Cells, architecture: Architecture, pp: int) -> tuple[int, ...]:
+    """Layers of each stage: as noted, or by the rule of the stack."""
+    told = re.search(r"layers per stage: ((?:\d+ ?)+)", cells.row.text("notes"))
+    if told is None:
+        return _partition(cells.kind, architecture, pp)
+    layers = tuple(int(n) for n in told[1].split())
+    if len(layers) != pp or sum(layers) != architecture.layers:
+        raise Skip("inconsistent as printed")
+    return layers
+
+
 def _partition(kind: Kind, architecture: Architecture, pp: int) -> tuple[int, ...]:
     if kind.partition == "weighed":
         return partition.weighed(architecture, pp)
     if kind.partition == "blocks":
         return partition.blocks(architecture.layers, pp, *kind.blocks)
     return partition.even(architecture.layers, pp)
+
+
+def _over(first: Changes, then: Changes) -> Changes:
+    """Two sets of changes, the second before the first."""
+    merged = {(section, field): value for section, field, value in (*first, *then)}
+    return tuple((s, f, value) for (s, f), value in sorted(merged.items()))
 
 
 def _changes(cells: Cells, kinds: Kinds) -> Changes:

@@ -57,7 +57,9 @@ class Run:
     offload_optimizer: int
     cross_entropy: str
     dropout: float
+    offload_parameters: int
     recompute: str
+    mix: tuple[tuple[str, int], ...]  # layers at each granularity, where not all at one
     layers: tuple[int, ...]
     n_gpus: int
     time: float | None  # measured [s]
@@ -87,10 +89,12 @@ class Run:
             self.cross_entropy,
             self.dropout,
             self.offload_optimizer,
+            self.offload_parameters,
             self.seq_len,
             self.pp,
             self.layers,
             self.recompute,
+            self.mix,
         )
 
 

@@ -71,7 +71,7 @@ def saved_by_group(
     >>> llama = Architecture("llama2-7b", "llama", 32, 4096, 32, 32, 128, 11008, 32000, 4096, True,
     ...                      "silu", "rmsnorm", 2, False)
     >>> kept = saved_by_group(llama, Kernels(), Batch(1, 4096, 4096))
-    >>> round(sum(kept.values()) / 4096 / 4096, 1)
+    >>> round(float(sum(kept.values())) / 4096 / 4096, 1)
     45.5
     """
     if full:

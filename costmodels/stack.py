@@ -24,6 +24,7 @@ class Expresses(BaseModel):
     plannable: bool  # False: only describes runs that others measured
     layers_per_stage: Literal["free", "edges", "uniform"] = "uniform"
     recompute: tuple[str, ...] = ("none", "full")  # granularities it can run
+    recompute_pipelined: tuple[str, ...] | None = None  # those with pp > 1, if fewer
     recompute_layers: Literal["free", "block", "all"] = "all"
     offloaded_layers: Literal["free", "all"] = "all"
     zero_stages: tuple[int, ...] = (0, 1, 2, 3)

@@ -111,11 +111,12 @@ def solve_to_files(
         check_target(folder, force)
     result = solve_job(job, progress)
     if write and result.plan is not None:
-        from planner.emit import emit
+        from planner.emit import emit, emit_notes
 
         files = dict(emit(job, result.plan))
-        names = sorted([*files, "plan.json", "report.md"])
-        result = result.model_copy(update={"files": tuple(str(folder / n) for n in names)})
+        written = sorted(str(folder / n) for n in (*files, "plan.json", "report.md"))
+        notes = (*result.notes, *emit_notes(job, result.plan))
+        result = result.model_copy(update={"files": tuple(written), "notes": notes})
         files["plan.json"] = result.model_dump_json(indent=2) + "\n"
         files["report.md"] = markdown(result)
         write_bundle(folder, files, force)

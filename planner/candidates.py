@@ -52,9 +52,7 @@ class Candidates:
     def even(self) -> Candidates:
         """The same shapes with all stages alike: equal layers, one granularity for all."""
         tables = [
-            Tables(
-                t.shapes, replace(t.batch, layers_rule="uniform", recompute_rule="all"), t.scale
-            )
+            Tables(t.shapes, replace(t.batch, layers_rule="uniform", recompute_rule="all"), t.scale)
             for t in self.tables
         ]
         return replace(self, tables=tuple(tables))
@@ -96,11 +94,20 @@ def candidates(job: Job, *, limited: bool = True, waived: tuple[str, ...] = ()) 
         enumerated += len(shapes)
         for name, count in counts.items():
             removed[name] = removed.get(name, 0) + count
-        for pp in np.unique(left.pp):
-            kept += _split(left.take(left.pp == pp), int(pp))
+        kept += _groups(left)
     scale = objective_scale(np.concatenate([s.virtual_stages for s in kept])) if kept else 1
     tables = tuple(build(job, shapes, scale, limited=limited) for shapes in kept)
     return Candidates(tables, enumerated, removed)
+
+
+def _groups(shapes: Shapes) -> list[Shapes]:
+    """Shapes that share pp, and whether they interleave, in batches of bounded size."""
+    groups = []
+    for pp in np.unique(shapes.pp):
+        for interleaved in (False, True):
+            part = shapes.take((shapes.pp == pp) & ((shapes.virtual_stages > 1) == interleaved))
+            groups += _split(part, int(pp)) if len(part) else []
+    return groups
 
 
 def _split(shapes: Shapes, pp: int) -> list[Shapes]:

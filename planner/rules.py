@@ -64,6 +64,7 @@ class Rule:
             grad_dtype=job.spec.grad_dtype,
             family=arch.family,
             head_dim=arch.head_dim,
+            refusal=_refusal(job, shapes.stack.name),
         )
 
 
@@ -152,6 +153,27 @@ def _optimizer(job: Job, c: Shapes) -> Array:
     return _everywhere(c, not known or job.spec.optimizer in known)
 
 
+def _refusal(job: Job, stack: str) -> str:
+    """Why a stack's emitter has nothing for this network, GPU, optimizer and loss; or empty."""
+    from planner.emit import job_refusal  # brings the templates; only a job needs them
+
+    return job_refusal(job, stack)
+
+
+def _written(job: Job, c: Shapes) -> Array:
+    return _everywhere(c, not _refusal(job, c.stack.name))
+
+
+def _torchtitan(job: Job, c: Shapes) -> Array:
+    """Networks torchtitan has no code for run through Accelerate's FSDP2 alone."""
+    from planner.emit import model_refusal
+
+    if not model_refusal(job):
+        return _everywhere(c, True)
+    plain = (c.pp == 1) & (c.tp == 1) & (c.cp == 1) & (c.zero_stage >= 2)
+    return np.asarray(plain & (c.precision != "fp8"))
+
+
 def _family(job: Job, c: Shapes) -> Array:
     known = c.stack.expresses.families
     return _everywhere(c, not known or job.architecture.family in known)
@@ -208,6 +230,38 @@ RULES: tuple[Rule, ...] = (
         _family,
         "{stack} has no implementation of {family} models",
         "the stack's model code",
+    ),
+    Rule(
+        "emitter",
+        (),
+        _written,
+        "{stack} cannot launch this job: {refusal}",
+        "the stack's model code and options",
+    ),
+    Rule(
+        "accelerate-only",
+        ("tp", "pp", "zero_stage"),
+        _torchtitan,
+        "torchtitan has no code for {model}, and Accelerate's FSDP2 has no tp {tp}, pp {pp} or"
+        " ZeRO-{zero_stage} below 2",
+        "torchtitan 0.3.0 torchtitan/models; Accelerate 1.15 FullyShardedDataParallelPlugin",
+        ("fsdp2",),
+    ),
+    Rule(
+        "tied-pipeline",
+        ("pp",),
+        lambda job, c: (c.pp == 1) | (not job.architecture.tied_embeddings),
+        "a pipeline (pp {pp}) cannot share the embedding of {model} with its head",
+        "torchtitan 0.3.0 torchtitan/distributed/pipeline_parallel.py",
+        ("fsdp2",),
+    ),
+    Rule(
+        "context-expert",
+        ("cp", "ep"),
+        lambda job, c: (c.cp == 1) & (c.ep == 1),
+        "{stack} plans have no cp {cp} or ep {ep} yet",
+        "the stack's emitter",
+        DEEPSPEED,
     ),
     Rule(
         "heads",

@@ -67,7 +67,7 @@ def solve_job(job: Job, progress: Callable[[str], None]) -> Result:
         alternatives=_alternatives(job, space, optimum, chosen, clock),
         unrestricted=_unrestricted(job, plan, optimum, clock),
         assumptions=assumptions(job, plan),
-        notes=(*job.notes, *_notes(plan, predicted), *_gain(plan, chosen, space, clock)),
+        notes=(*job.notes, *_notes(predicted), *_gain(plan, chosen, space, clock)),
     )
 
 
@@ -219,19 +219,12 @@ def _unrestricted(job: Job, plan: Plan, optimum: Found, clock: _Clock) -> Altern
     )
 
 
-def _notes(plan: Plan, predicted: Predicted) -> list[str]:
-    notes = []
-    if plan.stack == "deepspeed" and (not plan.even or plan.recompute != "none"):
-        notes.append(
-            "checkpointing and the split into stages are applied by train.py; the JSON alone is"
-            " not enough"
-        )
-    notes += [
+def _notes(predicted: Predicted) -> list[str]:
+    return [
         f"host RAM for {line.what} exceeds what a node has"
         for line in predicted.host
         if not line.fits
     ]
-    return notes
 
 
 def _gain(plan: Plan, chosen: Found, space: Candidates, clock: _Clock) -> list[str]:

@@ -16,7 +16,6 @@ from costmodels.costs import SEGMENT, Affine, MemoryCosts, TimeCosts
 from costmodels.memory import memory_costs
 from costmodels.numeric import Array, Numeric
 from costmodels.time import time_costs
-from planner.axes import Constraint
 from planner.job import Job
 from planner.solver.program import Batch
 from planner.space import Shapes
@@ -140,15 +139,21 @@ def build(job: Job, shapes: Shapes, scale: int, *, limited: bool = True) -> Tabl
         weight_sum=share,
         weight_edge=np.full(n, scale, dtype=np.int64),
         fixed=_ns(np.broadcast_to(_total(time.fixed), (n, 1))[:, 0]) * scale,
-        granularity_allowed=_allowed(job.spec.constraint("recompute"), names, n),
+        granularity_allowed=_allowed(job, shapes, names),
         max_offloaded=np.where(partial, job.architecture.layers, 0),
         min_offloaded=np.where(partial, 1, 0),
         rank=rank(job, shapes),
         layers_rule=expresses.layers_per_stage if limited and not single else "free",
-        recompute_rule=expresses.recompute_layers if limited else "free",
+        recompute_rule=_recompute_rule(shapes) if limited else "free",
         offload_rule="free",
     )
     return Tables(shapes, batch, scale)
+
+
+def _recompute_rule(shapes: Shapes) -> str:
+    """What may differ between layers; chunks of a rank recompute alike, so no partial counts."""
+    rule = shapes.stack.expresses.recompute_layers
+    return "all" if rule == "block" and int(shapes.virtual_stages[0]) > 1 else rule
 
 
 def memory_room(job: Job, shapes: Shapes, memory: MemoryCosts) -> Numeric:
@@ -224,8 +229,13 @@ def _by_granularity(memory: MemoryCosts, what: str, names: Sequence[str], cells:
     )
 
 
-def _allowed(demand: Constraint, names: Sequence[str], n: int) -> Array:
-    return np.broadcast_to(demand.holds(np.asarray(names)), (n, len(names)))
+def _allowed(job: Job, shapes: Shapes, names: Sequence[str]) -> Array:
+    """Granularities the user and, under a pipeline, the stack accept, (n, G)."""
+    allowed = job.spec.constraint("recompute").holds(np.asarray(names))
+    pipelined = shapes.stack.expresses.recompute_pipelined
+    if pipelined is not None and int(shapes.pp[0]) > 1:
+        allowed &= np.isin(names, pipelined)
+    return np.broadcast_to(allowed, (len(shapes), len(names)))
 
 
 def _ns(seconds: Array) -> Array:

@@ -74,7 +74,7 @@ JOBS: tuple[Job, ...] = (
     job("13b", "4xp4d.24xlarge"),
     job("20b", "4x8xV100-32G", seq_len=2048),
     job("70b", "4xp4de.24xlarge"),
-    job("70b", "8x8xA100-80G", fix={"pp": 4, "tp": 1}, stack="deepspeed"),
+    job("70b", "8x8xA100-80G", fix={"pp": 8, "tp": 1}, stack="deepspeed"),
     job("70b", "16x8xH100-80G", global_batch=1024),
     job("72b", "4xa3-highgpu-8g"),
     job("175b", "16x8xA100-80G", global_batch=1536, seq_len=2048),

@@ -66,7 +66,7 @@ SIMUMAX = [  # tp, pp, dp, cp, seq_len, MiB of the fullest rank
 def test_llama3_70b_on_b200(tp, pp, dp, cp, seq_len, mib):
     """Twelve layers under Megatron-Core on eight B200 (SimuMax B200 release v1.2)."""
     c = configuration(
-        LLAMA3_70B_CUT, "megatron", seq_len=seq_len, pp=pp, tp=tp, dp=dp, cp=cp, grad_accum=4,
+        LLAMA3_70B_CUT, "simumax", seq_len=seq_len, pp=pp, tp=tp, dp=dp, cp=cp, grad_accum=4,
         zero_stage=1, sequence_parallel=int(tp > 1),
     )  # fmt: skip
     assert allocated(c) / MIB == pytest.approx(mib, rel=0.015)
@@ -76,7 +76,7 @@ def test_llama3_70b_on_b200(tp, pp, dp, cp, seq_len, mib):
 def test_deepseek_v2_on_b200(pp, dp, ep, mib):
     """Latent attention and experts, the first layer dense (ibid.)."""
     c = configuration(
-        DEEPSEEK_V2_CUT, "megatron", seq_len=4096, pp=pp, dp=dp, ep=ep, grad_accum=4, zero_stage=1
+        DEEPSEEK_V2_CUT, "simumax", seq_len=4096, pp=pp, dp=dp, ep=ep, grad_accum=4, zero_stage=1
     )
     assert allocated(c) / MIB == pytest.approx(mib, rel=0.03)
 

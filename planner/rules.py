@@ -6,7 +6,7 @@ sees candidates as arrays and answers with a mask.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -164,11 +164,15 @@ def _written(job: Job, c: Shapes) -> Array:
     return _everywhere(c, not _refusal(job, c.stack.name))
 
 
-def _torchtitan(job: Job, c: Shapes) -> Array:
+def _through_accelerate(job: Job, c: Shapes) -> bool:
     """Networks torchtitan has no code for run through Accelerate's FSDP2 alone."""
     from planner.emit import model_refusal
 
-    if not model_refusal(job):
+    return c.stack.name == "fsdp2" and bool(model_refusal(job))
+
+
+def _torchtitan(job: Job, c: Shapes) -> Array:
+    if not _through_accelerate(job, c):
         return _everywhere(c, True)
     plain = (c.pp == 1) & (c.tp == 1) & (c.cp == 1) & (c.zero_stage >= 2)
     return np.asarray(plain & (c.precision != "fp8"))
@@ -497,6 +501,17 @@ def prune(job: Job, shapes: Shapes, waived: tuple[str, ...] = ()) -> tuple[Shape
             removed[str(demand)] = removed.get(str(demand), 0) + count
             alive &= ~refused
     return shapes.take(alive), removed
+
+
+def granularities_allowed(job: Job, shapes: Shapes, names: Sequence[str]) -> Array:
+    """Checkpoint granularities the user and the stack accept for shapes of one pp, (G,)."""
+    allowed = job.spec.constraint("recompute").holds(np.asarray(names))
+    pipelined = shapes.stack.expresses.recompute_pipelined
+    if pipelined is not None and int(shapes.pp[0]) > 1:
+        allowed &= np.isin(names, pipelined)
+    if _through_accelerate(job, shapes):
+        allowed &= np.isin(names, ("none", "full"))  # fsdp_activation_checkpointing: all or none
+    return allowed
 
 
 def first_violation(job: Job, shapes: Shapes) -> str | None:

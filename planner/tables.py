@@ -17,6 +17,7 @@ from costmodels.memory import memory_costs
 from costmodels.numeric import Array, Numeric
 from costmodels.time import time_costs
 from planner.job import Job
+from planner.rules import granularities_allowed
 from planner.solver.program import Batch
 from planner.space import Shapes
 
@@ -139,7 +140,9 @@ def build(job: Job, shapes: Shapes, scale: int, *, limited: bool = True) -> Tabl
         weight_sum=share,
         weight_edge=np.full(n, scale, dtype=np.int64),
         fixed=_ns(np.broadcast_to(_total(time.fixed), (n, 1))[:, 0]) * scale,
-        granularity_allowed=_allowed(job, shapes, names),
+        granularity_allowed=np.broadcast_to(
+            granularities_allowed(job, shapes, names), (n, len(names))
+        ),
         max_offloaded=np.where(partial, job.architecture.layers, 0),
         min_offloaded=np.where(partial, 1, 0),
         rank=rank(job, shapes),
@@ -227,15 +230,6 @@ def _by_granularity(memory: MemoryCosts, what: str, names: Sequence[str], cells:
         ],
         axis=-2,
     )
-
-
-def _allowed(job: Job, shapes: Shapes, names: Sequence[str]) -> Array:
-    """Granularities the user and, under a pipeline, the stack accept, (n, G)."""
-    allowed = job.spec.constraint("recompute").holds(np.asarray(names))
-    pipelined = shapes.stack.expresses.recompute_pipelined
-    if pipelined is not None and int(shapes.pp[0]) > 1:
-        allowed &= np.isin(names, pipelined)
-    return np.broadcast_to(allowed, (len(shapes), len(names)))
 
 
 def _ns(seconds: Array) -> Array:

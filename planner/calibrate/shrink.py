@@ -57,10 +57,11 @@ def shrink(
     r"""Constants adjusted to measured runs, if cross-validation says they predict better.
 
     A common offset of up to ``expected`` / sqrt(n) is what the shipped constants promise, no
-    reason to move: it is taken from the errors first. Then minimises :math:`\sum_i \rho(\ln (\hat y_i / y_i)) / \nu^2 + \sum_c x_c^2` with x in prior
-    widths and a soft-L1 :math:`\rho`, for several trusts :math:`\nu` in a run. The trust whose
-    held-out error is least wins; where none beats the shipped constants, these stay. One run
-    moves constants with little trust, so that its own error shrinks by about half.
+    reason to move: it is taken from the errors first. Then minimises
+    :math:`\sum_i \rho(\ln (\hat y_i / y_i)) / \nu^2 + \sum_c x_c^2` with x in prior widths and a
+    soft-L1 :math:`\rho`, for several trusts :math:`\nu` in a run. The trust whose held-out error
+    is least wins; where none beats the shipped constants, these stay. One run moves constants
+    with little trust.
 
     Parameters
     ----------
@@ -120,7 +121,7 @@ def _linear_model(
 
 def solve(origin: Array, slope: Array, noise: float) -> Array:
     """Where the ridge is least, by iterated reweighting; in prior widths from the origin."""
-    x = np.zeros(slope.shape[1])
+    x: Array = np.zeros(slope.shape[1])
     for _ in range(REWEIGHTED):
         now = origin + slope @ x
         weight = 1.0 / np.sqrt(1.0 + (now / noise) ** 2) / noise**2

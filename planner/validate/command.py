@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from costmodels.stack import stack_names
+from planner.validate.accuracy import accuracy_page
 from planner.validate.evaluate import Scored, scored, source_score
 from planner.validate.headlines import headlines, oracle_headlines
 from planner.validate.intervals import interval_scores
@@ -82,6 +83,22 @@ def validate(
         write_predictions(predictions, read.tables, read.runs, found, read.skipped)
     report = make_report(read, data, logo, constants)
     return report, report_text(report)
+
+
+def accuracy(runs: Sequence[Path], output: Path) -> str:
+    """Write the accuracy page for tables of runs, and return it.
+
+    Raises
+    ------
+    ValueError
+        As ``validate``, or if the file cannot be written.
+    """
+    page = accuracy_page(validate(runs)[0], validate(runs, logo=True)[0])
+    try:
+        output.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"{output}: cannot write: {error.strerror or error}") from None
+    return page
 
 
 def read_runs(paths: Sequence[Path], stack: str | None = None, profile: Path | None = None) -> Read:

@@ -70,7 +70,8 @@ def interval_scores(data: Scored) -> tuple[IntervalScore, ...]:
                 data.predictions.memory_interval,
             ),
         ):
-            index = places[known[places]]
+            comparable = [data.runs[int(i)].kind.comparable for i in places]
+            index = places[known[places] & np.array(comparable, dtype=bool)]
             if len(index) >= LEAST_RUNS:
                 residuals = measured[index] / predicted[index] - 1
                 runs = [data.runs[int(i)] for i in index]

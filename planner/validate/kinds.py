@@ -61,6 +61,8 @@ class Kind(Strict):
     match: dict[str, str]
     stack: str
     about: str  # why this stack and these defaults
+    cite: str  # where its rows were published
+    comparable: bool = True  # its rows say what a prediction needs, and count in intervals
     network: Network | None = None
     gpu: str = ""  # where the source does not name it fully
     gpus_per_node: int | None = None

@@ -106,7 +106,7 @@ def resolve(
         memory=measured.memory(row),
         memory_kind=row.text("mem_kind") or kind.memory_kind,
         outcome=row.text("outcome"),
-        time_skip=cells.reason("time_skip"),
+        time_skip=cells.reason("time_skip") or ("moe-time" if architecture.moe else ""),
         memory_skip=cells.reason("memory_skip"),
         assumed=tuple(sorted(set(cells.assumed))),
         **layout,

@@ -1,0 +1,251 @@
+"""docs/accuracy.md: the published table, written from two validations.
+
+python -m planner.validate RUNS.csv... -o docs/accuracy.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from planner.validate.kinds import load_kinds
+from planner.validate.report import Headline, MemoryScore, OracleScore, Report, SourceScore
+from planner.validate.text import LABELS, figure
+
+NOT_MODELLED = (
+    "Step time of mixtures of experts: routing imbalance and grouped products are not measured "
+    "widely enough to check; their memory is predicted.",
+    "Adapters (LoRA, QLoRA) and quantised base weights.",
+    "Which version of a library ran: the same configuration differs by 20 % between releases of "
+    "PyTorch in public sweeps.",
+    "Contention on shared clusters, stragglers, failures, data loading, checkpoint writing.",
+    "The slow mode of public nanotron runs: more than a second on every micro-batch, for some "
+    "runs of one layout and not for others, whatever the model's size; code versions, probably.",
+    "Memory that grows with the variety of sequence lengths (fragmentation): fine-tunes on "
+    "unpadded data reserve up to twice what their tensors need.",
+    "Power limits of a card below its specification, and cards sold under the same name with "
+    "slower memory.",
+)
+HEADER = """# How accurate predictions are
+
+Predictions of the cost models, with constants as shipped, against public measurements that others
+made and published. Every figure of this page is written by `python -m planner.validate`; anyone
+who has tables of the same columns can repeat it, or run `planner validate` on tables of their own.
+
+Errors are predicted / measured - 1. *Held out*: every fitted constant was fitted again without
+the group of runs it is scored on; a group is one model on one cluster with one sequence length and
+global batch. *Regret*: the measured time of the layout predicted fastest over the best measured
+one, minus one, in groups of at least eight runs; *blind* where the model also decides what fits.
+*Rank correlation* is Spearman's. A mean error alone proves little: model FLOPs over 55 % of peak,
+times the pipeline's bubble, is 18.5 % off on the layouts study, with a rank correlation of 0.06
+and a regret of 28 %. Figures on fewer than 10 runs, or ranks on fewer than 3 groups, are reported,
+not judged.
+"""
+
+
+def accuracy_page(shipped: Report, held_out: Report) -> str:
+    """The page, in Markdown.
+
+    Parameters
+    ----------
+    shipped, held_out : Report
+        Of the same tables, without and with refitted constants.
+    """
+    parts = [
+        HEADER,
+        "## Against targets and other tools\n",
+        _headlines(shipped.headlines, held_out.headlines),
+        "## Source by source\n",
+        "Step times (held out) of every source with any.\n",
+        _times(held_out.sources),
+        "Peak memory, by what the source prints: allocated by tensors, reserved by PyTorch, or "
+        "shown by nvidia-smi.\n",
+        _memory(held_out.sources),
+        "Whether a run fits, where sources list runs that did not.\n",
+        _fits(held_out.sources),
+        "## Exact counts\n",
+        _oracle(shipped),
+        "## Intervals\n",
+        "Every prediction carries an interval, below and above, from held-out residuals of its "
+        "stack's runs; *inside* is the share of runs inside it, *held* the share when a run's own "
+        "fold had no say in the interval. Stacks without ten comparable runs carry an assumed "
+        "one.\n",
+        _intervals(held_out),
+        "## Fitted constants\n",
+        "Everything else is read from datasheets, kernel benchmarks, and the stacks' source code. "
+        "*Without* is the error on the same runs with that constant at its neutral value and the "
+        "others fitted.\n",
+        _constants(held_out),
+        "## Not modelled\n",
+        "\n".join(f"- {text}" for text in NOT_MODELLED) + "\n",
+        "## Rows left out\n",
+        _skipped(shipped),
+        "## Sources\n",
+        _sources(shipped.sources),
+    ]
+    return "\n".join(parts)
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table.
+
+    >>> print(table(("a", "b"), [("1", "2")]), end="")
+    | a | b |
+    |---|---|
+    | 1 | 2 |
+    """
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _headlines(shipped: Sequence[Headline], held_out: Sequence[Headline]) -> str:
+    others = {(h.name, h.metric): h for h in held_out}
+    verdict = {True: "yes", False: "no", None: "-"}
+    rows = []
+    for h in shipped:
+        other = others[h.name, h.metric]
+        rows.append(
+            (
+                h.name,
+                LABELS[h.metric],
+                str(h.rows),
+                figure(h.metric, h.value),
+                figure(h.metric, other.value),
+                figure(h.metric, h.target),
+                verdict[other.met],
+                h.peer or "-",
+            )
+        )
+    header = ("runs", "figure", "rows", "shipped", "held out", "target", "met", "best other tool")
+    return table(header, rows)
+
+
+def _times(sources: Sequence[SourceScore]) -> str:
+    rows = [
+        (
+            s.source,
+            s.stack,
+            str(t.count),
+            figure("", t.mape),
+            f"{100 * t.bias:+.1f} %",
+            figure("", t.within_25),
+            str(t.groups),
+            figure("rho", t.rho),
+            figure("", t.regret),
+            figure("", t.worst_regret),
+            figure("", t.blind_regret),
+        )
+        for s in sources
+        if (t := s.time)
+    ]
+    header = (
+        *("source", "stack", "rows", "mean error", "bias", "within 25 %", "groups"),
+        *("rank correlation", "regret", "worst", "blind"),
+    )
+    return table(header, rows)
+
+
+def _memory(sources: Sequence[SourceScore]) -> str:
+    def row(source: SourceScore, m: MemoryScore) -> tuple[str, ...]:
+        errors = figure("", m.mape), f"{100 * m.bias:+.1f} %", figure("", m.median)
+        return (source.source, source.stack, m.kind, str(m.count), *errors, figure("", m.worst))
+
+    header = ("source", "stack", "kind", "rows", "mean error", "bias", "median", "worst")
+    return table(header, [row(s, m) for s in sources for m in s.memory])
+
+
+def _fits(sources: Sequence[SourceScore]) -> str:
+    rows = [
+        (
+            s.source,
+            str(f.count),
+            figure("", f.accuracy),
+            figure("", f.false_fit),
+            figure("", f.false_no_fit),
+            f"{figure('', f.failed_called_oom)} of {f.failed}" if f.failed else "-",
+        )
+        for s in sources
+        if (f := s.fit) and (f.ok < f.count or f.failed)
+    ]
+    header = ("source", "rows", "right", "false fit", "false no fit", "failed, called not fitting")
+    return table(header, rows)
+
+
+def _oracle(report: Report) -> str:
+    def row(name: str, score: OracleScore) -> tuple[str, ...]:
+        return (
+            name,
+            str(score.count),
+            figure("", score.within_half_percent),
+            figure("", score.within_two_percent),
+            f"{100 * score.mape:.2f} %",
+            f"{100 * score.worst:.2f} %",
+            figure("", score.right_phase),
+        )
+
+    found = [
+        row(name, score)
+        for name, score in (
+            ("bytes kept for backward", report.oracle_activations),
+            ("peak of a step", report.oracle_peaks),
+        )
+        if score is not None
+    ]
+    if not found:
+        return "Not part of this run.\n"
+    text = (
+        "Bytes that PyTorch keeps, counted tensor by tensor on fake tensors of `transformers` "
+        "models, and the peak of a step with its phase.\n\n"
+    )
+    header = ("what", "rows", "within 0.5 %", "within 2 %", "mean error", "worst", "right phase")
+    return text + table(header, found)
+
+
+def _intervals(report: Report) -> str:
+    rows = [
+        (
+            i.stack,
+            i.quantity,
+            str(i.count),
+            figure("", i.error),
+            f"-{100 * i.shipped_low:.0f} / +{100 * i.shipped_high:.0f} %",
+            figure("", i.shipped_held),
+            figure("", i.held),
+        )
+        for i in report.intervals
+    ]
+    return table(("stack", "of", "rows", "mean error", "interval", "inside", "held"), rows)
+
+
+def _constants(report: Report) -> str:
+    rows = [
+        (
+            c.stack,
+            c.name,
+            str(c.runs),
+            f"{c.shipped:.3g}",
+            f"{c.fitted:.3g} ({c.lowest:.3g} to {c.highest:.3g})",
+            figure("", c.error),
+            figure("", c.error_without),
+        )
+        for c in report.constants
+    ]
+    return table(
+        ("stack", "constant", "rows", "shipped", "refitted (folds)", "error", "without"), rows
+    )
+
+
+def _skipped(report: Report) -> str:
+    text = f"{report.used} of {report.rows} rows are used. The others:\n\n"
+    return text + table(("reason", "rows"), [(r, str(n)) for r, n in report.skipped.items()])
+
+
+def _sources(sources: Sequence[SourceScore]) -> str:
+    kinds = {kind.name: kind for kind in load_kinds().kinds}
+    names: dict[str, list[str]] = {}
+    for source in sources:
+        names.setdefault(source.kind, []).append(source.source)
+    return "".join(
+        f"- {', '.join(dict.fromkeys(names[kind]))}: {kinds[kind].cite}; {kinds[kind].about}.\n"
+        for kind in names
+    )

@@ -80,7 +80,9 @@ def _deepspeed(c: Configuration, first: Numeric, last: Numeric) -> Buffers:
     bucket = np.where(replicated & (zero < 3), 0.0, bucket)
     gathered = np.where(zero >= 3, element * np.minimum(sizes.max_live, own), 0.0)
     table = np.where(zero >= 2, table_bytes(c), 0.0)
-    flat = np.where(zero >= 1, bucket, 0.0)  # stage 0 flattens its bucket after the backward
+    # stage 0 flattens its bucket after the backward; stage 3 copies a bucket to scatter it and
+    # lets gradients of two more wait for their reduction (stage3.py, max_param_reduce_events)
+    flat = np.where(zero >= 1, bucket, 0.0) * np.where(zero >= 3, 4, 1)
     always = np.where(zero >= 3, bucket, 0.0)
     return Buffers(
         forward=gathered + always + 0.0 * last,

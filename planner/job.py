@@ -12,11 +12,17 @@ from hardware_db.units import parse_rate, parse_size
 from planner.catalogue import resolve_model
 from planner.spec import DEFAULT_GLOBAL_BATCH, DEFAULT_SEQ_LEN, JobSpec
 
+
+def _capacity(text: str) -> float:
+    """Bytes of NVMe; 0 for none."""
+    return 0.0 if text.strip() == "0" else parse_size(text)
+
+
 OVERRIDES = {
     "intra_bandwidth": parse_rate,
     "inter_bandwidth": parse_rate,
     "host_memory": parse_size,
-    "nvme": parse_size,
+    "nvme": _capacity,
     "memory_limit": parse_size,
 }
 AUTO_STACKS = ("deepspeed", "megatron-deepspeed")  # both write a deepspeed_config.json

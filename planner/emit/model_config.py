@@ -251,6 +251,8 @@ def _falcon(arch: Architecture, dropout: float) -> Fields:
 
 def _mpt(arch: Architecture, dropout: float) -> Fields:
     _whole_heads(arch)
+    if dropout:  # MptAttentionConfig.attn_pdrop is declared a whole number
+        raise ValueError(f"{arch.name}: transformers' mpt takes no attention dropout")
     return {
         "d_model": arch.hidden,
         "n_layers": arch.layers,
@@ -258,9 +260,7 @@ def _mpt(arch: Architecture, dropout: float) -> Fields:
         "expansion_ratio": arch.ffn // arch.hidden,
         "vocab_size": arch.vocab,
         "max_seq_len": arch.max_seq_len,
-        "resid_pdrop": dropout,
-        "emb_pdrop": dropout,
-        "attn_config": {"alibi": True, "attn_pdrop": dropout},
+        "attn_config": {"alibi": True},
     }
 
 

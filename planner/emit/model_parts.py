@@ -12,7 +12,7 @@ class ModelParts:
 
     ``table`` the token embedding, ``layers`` the list of layers, ``entry`` what lies between
     them, ``exit`` what follows the last layer. ``returns_tuple``: a layer returns its hidden
-    states first in a tuple.
+    states first in a tuple. ``eager_only``: its attention runs in no fused kernel.
     """
 
     table: str = "embed_tokens"
@@ -20,6 +20,7 @@ class ModelParts:
     entry: tuple[str, ...] = ()
     exit: tuple[str, ...] = ("norm",)
     returns_tuple: bool = False
+    eager_only: bool = False
 
 
 _LLAMA = ModelParts()
@@ -44,8 +45,8 @@ PARTS: Mapping[str, ModelParts] = {
         (_OPT + "final_layer_norm", _OPT + "project_out"),
     ),
     "bloom": ModelParts(
-        "word_embeddings", "h", ("word_embeddings_layernorm",), ("ln_f",), returns_tuple=True
+        "word_embeddings", "h", ("word_embeddings_layernorm",), ("ln_f",), True, eager_only=True
     ),
-    "falcon": ModelParts("word_embeddings", "h", (), ("ln_f",), returns_tuple=True),
-    "mpt": ModelParts("wte", "blocks", (), ("norm_f",), returns_tuple=True),
+    "falcon": ModelParts("word_embeddings", "h", (), ("ln_f",), True),
+    "mpt": ModelParts("wte", "blocks", (), ("norm_f",), True, eager_only=True),
 }

@@ -64,6 +64,12 @@ def template_values(job: Job, plan: Plan) -> dict[str, object]:
     loss = cross_entropy(job, plan)
     capped = family == "gemma2"
     require(not (capped and loss == "chunked" and plan.pp > 1), "train.py", "capped logits and pp")
+    eager = PARTS[family].eager_only
+    require(
+        plan.attention == "eager" or not eager,
+        "train.py",
+        f"transformers' {family} runs in eager attention only, not {plan.attention}",
+    )
     parts = dataclasses.asdict(PARTS[family])
     if plan.tp > 1:
         replica = 'rank // plan["tp"]'

@@ -9,6 +9,7 @@ from costmodels.configuration import OFFLOAD_TIERS, Configuration
 from costmodels.host import host_costs
 from costmodels.states import states
 from planner.emit import emit
+from planner.emit.model_parts import PARTS
 from planner.emit.train import tiny
 from planner.job import resolve
 from planner.plan import Plan, Result, Stage
@@ -144,3 +145,8 @@ def pick(value, stage):
 def replace(job, **spec):
     """The job with other fields in its specification."""
     return dataclasses.replace(job, spec=job.spec.model_copy(update=spec))
+
+
+def layers_of(family):
+    """Where transformers keeps the layers of a family's base model."""
+    return PARTS[family].layers

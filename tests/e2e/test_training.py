@@ -108,7 +108,9 @@ def test_trains_and_holds_the_predicted_bytes(name, tmp_path):
         predicted = bundles.persistent_bytes(job, plan, small, config, stage)
         measured = sum(count["bytes"].values())
         per_parameter = measured / count["parameters"], predicted / count["parameters"]
-        print(f"{name} rank {rank}: {per_parameter[0]:.3f} measured, {per_parameter[1]:.3f} predicted")
+        print(
+            f"{name} rank {rank}: {per_parameter[0]:.3f} measured, {per_parameter[1]:.3f} predicted"
+        )
         assert measured == pytest.approx(predicted, rel=TOLERANCE)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from costmodels.activations import embedding_saved, head_saved, rotary_tables
+from costmodels.attention_activations import SOFTCAP_FAMILIES
 from costmodels.backward_memory import weight_element
 from costmodels.configuration import Configuration
 from costmodels.held import ends_held, layer_held, vocabulary
@@ -56,6 +57,8 @@ def loss_bytes(c: Configuration, moment: str) -> Numeric:
     size = {"forward": figures.forward, "backward": figures.backward, "rest": figures.rest}[moment]
     if c.precision in ("fp32", "tf32") and figures.chunks == 0 and moment == "forward":
         size = max(size - 2, figures.saved)  # the logits are fp32 already
+    if moment != "rest" and c.architecture.family in SOFTCAP_FAMILIES:
+        size = size + kernels_of(c).element  # tanh(logits / c)
     held = size * logit_count(c)
     if moment == "backward":
         held = np.maximum(held, _projection_backward(c))

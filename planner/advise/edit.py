@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Callable, Iterable
 from io import StringIO
 from typing import Any
@@ -124,10 +125,12 @@ def _yaml(doc: Document, edits: list[Edit]) -> str:
         yaml.indent(mapping=2, sequence=len(match.group(1)) + 2, offset=len(match.group(1)))
     out = StringIO()
     try:
-        data = yaml.load(doc.text)
-        for edit in edits:
-            edit_mapping(data, edit, CommentedMap)
-        yaml.dump(data, out)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # anchors used twice, which YAML allows
+            data = yaml.load(doc.text)
+            for edit in edits:
+                edit_mapping(data, edit, CommentedMap)
+            yaml.dump(data, out)
     except Exception as error:  # ruamel raises errors of every kind on odd scalars
         reason = " ".join(str(error).split())[:120]
         raise ValueError(f"{doc.name}: cannot be edited: {reason}") from None

@@ -78,10 +78,13 @@ def layer_moments(c: Configuration) -> Numeric:
 def per_parameter(c: Configuration, part: Held, moment: Numeric) -> PerParameter:
     """What a rank keeps for ``part``, nothing offloaded. [byte]"""
     profile, zero = c.stack.memory, np.asarray(c.zero_stage)
-    master = profile.master[c.precision]
+    master: Numeric = profile.master[c.precision]
     cache = profile.weight_cache.get(c.precision, 0.0)
     weights = profile.weights[c.precision] * part.over(zero >= 3) + cache * part.total
     states = part.over(zero >= 1)
+    if profile.engine == "deepspeed" and master == 0:
+        # stages 1 and 2 clone their shard of fp32 weights too (stage_1_and_2.py); 3 aliases it
+        master = np.where((zero == 1) | (zero == 2), 4.0, 0.0)
     return PerParameter(
         weights=weights,
         gradients=_gradients(c, part),

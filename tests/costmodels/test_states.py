@@ -67,6 +67,8 @@ def test_context_parallel_ranks_shard_states_too():
         ("hf-amp", {}, 16),
         ("hf-amp", {"dp": 2}, 20),  # DistributedDataParallel's buckets are a second copy
         ("deepspeed", {"precision": "fp32"}, 16),
+        ("deepspeed", {"precision": "fp32", "zero_stage": 1, "dp": 4}, 8 + 12 / 4),  # a clone
+        ("deepspeed", {"precision": "fp32", "zero_stage": 3, "dp": 4}, 16 / 4),
         ("deepspeed", {"precision": "fp16"}, 16),
         ("megatron-deepspeed", {"precision": "fp16"}, 16),  # 20 while the optimizer steps
         ("megatron-deepspeed", {"zero_stage": 1, "dp": 4}, 8 + 12 / 4),  # BF16_Optimizer

@@ -90,7 +90,7 @@ def flash_time(
 
 
 def score_bytes_time(
-    batch_heads: Numeric, rows: Numeric, seq: int, per_score: float, bandwidth: float
+    batch_heads: Numeric, rows: Numeric, seq: int, per_score: Numeric, bandwidth: float
 ) -> Numeric:
     """Passes of scale, mask, softmax and dropout over the stored scores. [s]"""
     return per_score * batch_heads * rows * float(seq) / bandwidth
@@ -103,7 +103,7 @@ def unfused_time(
     batch_heads: Numeric,
     qk_dim: int,
     v_dim: int,
-    per_score: tuple[float, float],
+    per_score: tuple[Numeric, Numeric],
 ) -> tuple[Numeric, Numeric]:
     """Forward and backward of attention that stores its score matrix.
 
@@ -112,7 +112,7 @@ def unfused_time(
 
     Parameters
     ----------
-    per_score : tuple of float
+    per_score : tuple of Numeric
         Bytes moved for one score, forward and backward. [byte]
 
     Returns

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
 
 from costmodels.collectives import (
@@ -15,7 +18,7 @@ from costmodels.collectives import (
 from costmodels.configuration import OFFLOAD_TIERS, Configuration
 from costmodels.costs import Affine, Parts
 from costmodels.gemm import linear_backward_time, linear_forward_time
-from costmodels.held import Held
+from costmodels.held import Held, ends_held, layer_held, leading_held
 from costmodels.memory_bound import embedding_bytes, loss_bytes
 from costmodels.numeric import Array, Numeric
 from costmodels.offload_time import accumulation_bytes, link_time, nvme_time
@@ -24,7 +27,7 @@ from costmodels.params import token_table
 from costmodels.rates import Rates
 
 EMBEDDING_BYTES = 24.0  # gather, add and scatter of a hidden element, both passes
-CPU, NVME = OFFLOAD_TIERS.index("cpu"), OFFLOAD_TIERS.index("nvme")
+NVME = OFFLOAD_TIERS.index("nvme")
 # Bytes moved for one logit, both passes: 32-bit copy, log-softmax and gradient in eager mode;
 # in place where fused.
 LOGIT_BYTES = {"eager": 24.0, "fused": 12.0, "chunked": 12.0}
@@ -74,35 +77,63 @@ def head(cfg: Configuration, rates: Rates) -> Parts:
     }
 
 
-def data_parallel(held: Held, rates: Rates) -> tuple[Affine, Numeric]:
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """Parameters a rank of each stage holds: of a layer, and of everything else, (pp,)."""
+
+    cfg: Configuration
+    layer: Held
+    rest: tuple[Held, ...]
+
+    def owned(self, part: Held) -> Numeric:
+        """Parameters whose optimizer state is this rank's. [-]"""
+        return part.over(np.asarray(self.cfg.zero_stage) >= 1)
+
+
+def stages_of(cfg: Configuration) -> Stages:
+    """What the stages of a configuration hold."""
+    first, last = cfg.stage == 0, cfg.stage == cfg.pp - 1
+    ends = ends_held(cfg, first.astype(int), last.astype(int))
+    return Stages(cfg, layer_held(cfg), (ends, leading_held(cfg, first.astype(int))))
+
+
+def over_all(parts: tuple[Held, ...], time_of: Callable[[Held], Numeric]) -> Numeric:
+    """A time summed over parts. [s]"""
+    total: Numeric = np.asarray(0.0)
+    for part in parts:
+        total = total + time_of(part)
+    return total
+
+
+def data_parallel(stages: Stages, rates: Rates) -> tuple[Affine, Numeric]:
     """Gradients summed over the replicas, updated weights gathered; and its latency.
 
     ZeRO-0 all-reduces; ZeRO-1 and 2 scatter (or all-reduce) and gather 16-bit weights. ZeRO-2
     that reduces every micro-batch has only the gather left here; ZeRO-3 has nothing.
     """
-    cfg, time = held.cfg, held.cfg.stack.time
-    zero = np.asarray(cfg.zero_stage)
-    g = rates.reduced_bytes
+    cfg, time = stages.cfg, stages.cfg.stack.time
+    zero, g = np.asarray(cfg.zero_stage), rates.reduced_bytes
     scattered = g if time.reduce == "reduce_scatter" else 2.0 * g
     at_edge = np.where((zero == 2) & np.asarray(time.zero2_each_micro_batch), 0.0, scattered)
     per_parameter = np.where(zero == 0, 2.0 * g, at_edge + rates.weight_bytes)
     per_parameter = np.where(zero >= 3, 0.0, per_parameter) * time.dp_exposed
 
-    def wire(pair: tuple[Numeric, Numeric]) -> Numeric:
+    def wire(part: Held) -> Numeric:
         total: Numeric = 0.0
-        for parameters, expert in zip(pair, (False, True), strict=True):
-            stride = np.asarray(cfg.tp) * (cfg.ep if expert else 1)
-            ranks = held.replicas(expert)
+        for parameters, ranks, stride in (
+            (part.dense, part.shards, np.asarray(cfg.tp)),
+            (part.routed, part.routed_shards, np.asarray(cfg.tp) * cfg.ep),
+        ):
             bandwidth = group_bandwidth(rates.links, ranks, stride)
             total = total + ring_share(ranks) * parameters * per_parameter / bandwidth
         return total
 
-    ranks = held.replicas(False)
+    ranks = stages.layer.shards
     rounds = time.reduce_calls * 2.0 + np.where(zero > 0, time.gather_calls, 0.0)
     calls = np.where(zero >= 3, 0.0, call_latency(rates.links, rounds, ranks, cfg.tp))
     latency = gradient_latency(rates.links, ranks, cfg.tp)
-    const = wire(held.rest) + tied_table(cfg, rates)
-    return Affine(const, wire(held.layer) + calls), np.where(zero >= 3, 0.0, latency)
+    const = over_all(stages.rest, wire) + tied_table(cfg, rates)
+    return Affine(const, wire(stages.layer) + calls), np.where(zero >= 3, 0.0, latency)
 
 
 def tied_table(cfg: Configuration, rates: Rates) -> Numeric:
@@ -117,45 +148,43 @@ def tied_table(cfg: Configuration, rates: Rates) -> Numeric:
     return time
 
 
-def optimizer(held: Held, rates: Rates) -> Affine:
+def optimizer(stages: Stages, rates: Rates) -> Affine:
     """The step on the GPU of every parameter whose state is there."""
-    cfg = held.cfg
+    cfg = stages.cfg
     bytes_ = step_bytes(cfg.optimizer, rates.gradient_bytes, rates.weight_bytes)
     if cfg.precision == "fp16":
         bytes_ += rates.gradient_bytes  # unscale and look for overflow
     factor = cfg.stack.time.optimizer_factor
 
-    def step(pair: tuple[Numeric, Numeric]) -> Numeric:
-        time = stream_time(held.owned(pair), bytes_, rates.bandwidth) * factor
+    def step(part: Held) -> Numeric:
+        owned = stages.owned(part)
+        time = stream_time(owned, bytes_, rates.bandwidth) * factor
         if cfg.optimizer == "muon":
             work = newton_schulz_flops(float(cfg.architecture.hidden))
-            time = time + held.owned(pair) * work / (rates.product.peak * rates.product.efficiency)
+            time = time + owned * work / (rates.product.peak * rates.product.efficiency)
         return time
 
-    on_host = np.asarray(cfg.offload_optimizer) > 0
-    return Affine(
-        np.where(on_host, 0.0, step(held.rest)),
-        step(held.layer),
-        np.where(on_host, -step(held.layer), 0.0),
-    )
+    on_host, layer = np.asarray(cfg.offload_optimizer) > 0, step(stages.layer)
+    rest = np.where(on_host, 0.0, over_all(stages.rest, step))
+    return Affine(rest, layer, np.where(on_host, -layer, 0.0))
 
 
-def offload(held: Held, rates: Rates) -> Affine:
+def offload(stages: Stages, rates: Rates) -> Affine:
     """Gradients down, update on the CPU, weights up; states through NVMe at that tier."""
-    cfg, host = held.cfg, rates.host
+    cfg, host = stages.cfg, rates.host
     tier = np.asarray(cfg.offload_optimizer)
     down = max(rates.gradient_bytes, 4.0)
 
-    def step(pair: tuple[Numeric, Numeric]) -> Numeric:
-        owned = held.owned(pair)
+    def step(part: Held) -> Numeric:
+        owned = stages.owned(part)
         node = owned * rates.links.gpus_per_node
         accumulated = accumulation_bytes(owned, cfg.grad_accum, rates.gradient_bytes)
         crossing = link_time(down * owned + accumulated, host.to_host) + link_time(
             rates.weight_bytes * owned + accumulated, host.to_device
         )
-        update = node * host.update_seconds
         drives = nvme_time(node, host.nvme_read, host.nvme_write)
-        return crossing + update + np.where(tier == NVME, drives, 0.0)
+        return crossing + node * host.update_seconds + np.where(tier == NVME, drives, 0.0)
 
     used = tier > 0
-    return Affine(np.where(used, step(held.rest), 0.0), 0.0, np.where(used, step(held.layer), 0.0))
+    rest = np.where(used, over_all(stages.rest, step), 0.0)
+    return Affine(rest, 0.0, np.where(used, step(stages.layer), 0.0))

@@ -22,12 +22,13 @@ from costmodels.collectives import (
 from costmodels.configuration import Configuration
 from costmodels.gemm import cast_time, linear_backward_time, linear_forward_time
 from costmodels.memory_bound import EAGER_NORM, layer_bytes
-from costmodels.numeric import Numeric
+from costmodels.numeric import Array, Numeric
 from costmodels.params import routed_layers
 from costmodels.rates import Rates
 
 Pair = tuple[Numeric, Numeric]
 HALF = 2.0  # bytes of a 16-bit element
+EAGER_SCORES = (33.0, 33.0)  # bytes a score moves in plain torch: casts, scale, mask, softmax
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,20 +121,29 @@ def attention(cfg: Configuration, rates: Rates) -> Pair:
     batch_heads = cfg.micro_batch * arch.heads / tp / (cp if by_heads else 1)
     rows = cfg.seq_len / (1 if by_heads else cp)
     if rates.attention is None:
-        scores = cfg.stack.time.score_bytes
-        wide = rates.element / HALF
-        return unfused_time(
-            rates.product,
-            cfg.seq_len,
-            rows,
-            batch_heads,
-            qk_dim,
-            v_dim,
-            (scores[0] * wide, scores[1] * wide),
+        wide, plain = rates.element / HALF, plain_softmax(cfg)
+        forward, backward = (
+            wide * np.where(plain, eager, own)
+            for eager, own in zip(EAGER_SCORES, cfg.stack.time.score_bytes, strict=True)
         )
+        square = (cfg.seq_len, rows, batch_heads, qk_dim, v_dim)
+        return unfused_time(rates.product, *square, (forward, backward))
     pairs = mean_pairs(arch, cfg.seq_len)
     flops = attention_flops(pairs, cfg.micro_batch * arch.heads / tp / cp, qk_dim, v_dim)
     return flash_time(rates.attention, flops, cfg.seq_len, rows, batch_heads)
+
+
+def plain_softmax(cfg: Configuration) -> Numeric:
+    """Whether a fused softmax cannot run: its blocks hold a fixed number of score matrices.
+
+    Megatron-LM, megatron/model/fused_softmax.py: ``attn_batches % batch_per_block == 0``. In
+    vTrain's runs one sequence with 2 heads a rank takes longer than two.
+    """
+    if cfg.attention != "eager":
+        return np.asarray(False)
+    matrices = np.asarray(cfg.micro_batch) * cfg.architecture.heads // np.asarray(cfg.tp)
+    plain: Array = np.mod(matrices, cfg.stack.time.softmax_multiple) != 0
+    return plain
 
 
 def head_dims(arch: Architecture) -> tuple[int, int]:
@@ -178,7 +188,8 @@ def memory_bound(cfg: Configuration, rates: Rates, parameters: Numeric) -> Pair:
         )
         factor = time.memory_factor * rates.element / HALF
         times.append(moved * factor / rates.bandwidth)
-    added = np.where(np.asarray(cfg.grad_accum) > 1, time.accumulation_bytes * parameters, 0.0)
+    per_parameter = time.accumulation_bytes.get(cfg.precision, 0.0)
+    added = np.where(np.asarray(cfg.grad_accum) > 1, per_parameter * parameters, 0.0)
     return times[0], times[1] + added / rates.bandwidth
 
 

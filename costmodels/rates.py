@@ -112,9 +112,9 @@ def _gemm(cfg: Configuration, gpu: Gpu, precision: str) -> GemmRates:
     family = time.gemm_by_arch.get(gpu.arch.split()[0], 1.0)
     efficiency = gpu.gemm.epsilon_fp8 * time.gemm_fp8 if fp8 else gpu.gemm.epsilon * family
     return GemmRates(
-        peak=gpu.flops[precision],
+        peak=gpu.flops[precision] * time.clock,
         units=gpu.sms,
-        bandwidth=gpu.memory_bandwidth * gpu.memory_efficiency,
+        bandwidth=gpu.memory_bandwidth * gpu.memory_efficiency * time.bandwidth,
         efficiency=efficiency * time.gemm_factor,
         tile_exponent=gpu.gemm.gamma,
         wave_rounding=gpu.gemm.beta,
@@ -136,7 +136,8 @@ def _attention(cfg: Configuration, gpu: Gpu) -> AttentionRates | None:
         if forward is None or backward is None:
             continue
         seq, rate = forward.arrays()
-        scale = cfg.stack.time.flash_factor * min(1.0, _slower(gpu, cfg.precision))
+        time = cfg.stack.time
+        scale = time.flash_factor * time.clock * _slower(gpu, cfg.precision)
         return AttentionRates(seq, rate * scale, backward.at(seq) * scale, gpu.sms)
     raise ValueError(
         f"{cfg.attention} attention has no kernel on {gpu.short} with {cfg.stack.name}: "

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.collectives import group_bandwidth, leaves_node, ring_share
-from costmodels.configuration import OFFLOAD_TIERS, Configuration
-from costmodels.held import Held, root_parameters
+from costmodels.configuration import OFFLOAD_TIERS
+from costmodels.edge_time import Stages
+from costmodels.held import Held, ends_held
 from costmodels.numeric import Numeric
 from costmodels.offload_time import link_time
 from costmodels.rates import Rates
@@ -32,16 +33,17 @@ class Streams:
     root: Numeric
 
 
-def streams(cfg: Configuration, rates: Rates, held: Held) -> Streams:
+def streams(stages: Stages, rates: Rates) -> Streams:
     """Times of one layer's transfers; 0 where the configuration has none."""
-    zero, ranks = np.asarray(cfg.zero_stage), held.replicas(False)
+    cfg, layer = stages.cfg, stages.layer
+    zero, ranks = np.asarray(cfg.zero_stage), layer.shards
     bandwidth = group_bandwidth(rates.links, ranks, cfg.tp)
     away = leaves_node(ranks, cfg.tp, rates.links.gpus_per_node)
     latency = UNIT_LATENCY + np.where(away, UNIT_NETWORK_LATENCY, 0.0)
-    layer, several = held.layer[0] + held.layer[1], np.asarray(ranks) > 1
+    several = np.asarray(ranks) > 1
 
-    def moved(parameters: Numeric, bytes_: float) -> Numeric:
-        time = ring_share(ranks) * parameters * bytes_ / bandwidth + latency
+    def moved(part: Held, bytes_: float) -> Numeric:
+        time = ring_share(ranks) * part.total * bytes_ / bandwidth + latency
         return np.where(several, time, 0.0)
 
     gathered = cfg.stack.time.gather_bytes
@@ -49,16 +51,15 @@ def streams(cfg: Configuration, rates: Rates, held: Held) -> Streams:
     return Streams(
         gather=np.where(zero >= 3, moved(layer, gathered), 0.0),
         scatter=np.where((zero >= 3) | each, moved(layer, rates.reduced_bytes), 0.0),
-        fetch=fetch_time(cfg, rates, held),
-        root=np.where(zero >= 3, moved(root_parameters(cfg), gathered), 0.0),
+        fetch=fetch_time(stages, rates),
+        root=np.where(zero >= 3, moved(ends_held(cfg, 1, 1), gathered), 0.0),
     )
 
 
-def fetch_time(cfg: Configuration, rates: Rates, held: Held) -> Numeric:
+def fetch_time(stages: Stages, rates: Rates) -> Numeric:
     """A layer's weights from host memory, or from the drives, each rank its share. [s]"""
-    tier = np.asarray(cfg.offload_parameters)
-    dense, expert = held.layer
-    share = rates.weight_bytes * (dense / held.replicas(False) + expert / held.replicas(True))
+    tier = np.asarray(stages.cfg.offload_parameters)
+    share = rates.weight_bytes * stages.layer.over(1)
     over_link = link_time(share, rates.host.to_device)
     node = share * rates.links.gpus_per_node
     from_drives = np.maximum(over_link, node / rates.host.nvme_read)

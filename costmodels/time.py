@@ -7,13 +7,14 @@ import numpy as np
 from costmodels import edge_time, layer_time
 from costmodels.configuration import Configuration
 from costmodels.costs import GRANULARITIES, Parts, TimeCosts
-from costmodels.held import Held
+from costmodels.edge_time import Stages
 from costmodels.numeric import Numeric
 from costmodels.pipeline import hop_time, interleaved_fill
 from costmodels.rates import Rates, rates_of
 from costmodels.sharded_time import Streams, exposed, streams
 
-FORWARD_PARTS = ("gemm", "attention", "memory_bound", "tp", "cp", "ep", "launch", "dp", "offload")
+# s, issuing the kernels of a plain softmax instead of one fused: vTrain's tp 8, one sequence
+PLAIN_SOFTMAX_HOST = 2.7e-4
 
 
 def time_costs(configuration: Configuration) -> TimeCosts:
@@ -38,13 +39,13 @@ def time_costs(configuration: Configuration) -> TimeCosts:
     """
     cfg = configuration
     rates = rates_of(cfg)
-    held = Held(cfg)
-    moves = streams(cfg, rates, held)
-    forward, backward = _layer(cfg, rates, held)
+    stages = edge_time.stages_of(cfg)
+    moves = streams(stages, rates)
+    forward, backward = _layer(cfg, rates, stages)
     again = {g: _recomputed(cfg, forward, g) for g in GRANULARITIES}
     plain = _with_streams(cfg, backward, moves, {})
     boundary = _boundary(cfg, rates)
-    gradients, latency = edge_time.data_parallel(held, rates)
+    gradients, latency = edge_time.data_parallel(stages, rates)
     first = dict(edge_time.embedding(cfg, rates))
     first["dp"] = 2.0 * moves.root
     return TimeCosts(
@@ -59,8 +60,8 @@ def time_costs(configuration: Configuration) -> TimeCosts:
         boundary=boundary,
         edge={
             "dp": (gradients,),
-            "optimizer": (edge_time.optimizer(held, rates),),
-            "offload": (edge_time.offload(held, rates),),
+            "optimizer": (edge_time.optimizer(stages, rates),),
+            "offload": (edge_time.offload(stages, rates),),
         },
         fixed={
             "dp": latency,
@@ -70,19 +71,20 @@ def time_costs(configuration: Configuration) -> TimeCosts:
     )
 
 
-def _layer(cfg: Configuration, rates: Rates, held: Held) -> tuple[Parts, Parts]:
+def _layer(cfg: Configuration, rates: Rates, stages: Stages) -> tuple[Parts, Parts]:
     """Forward and backward of a layer without parameter streams, host time included."""
     attention, products = layer_time.attention(cfg, rates), layer_time.gemm(cfg, rates)
     pairs = {
         "gemm": products,
         "attention": attention,
-        "memory_bound": layer_time.memory_bound(cfg, rates, held.layer[0] + held.layer[1]),
+        "memory_bound": layer_time.memory_bound(cfg, rates, stages.layer.total),
         "tp": layer_time.tensor_parallel(cfg, rates, products[0]),
         "cp": layer_time.context_parallel(cfg, rates, attention),
         "ep": layer_time.expert_parallel(cfg, rates),
     }
     time = cfg.stack.time
     extra = _tensor_parallel_host(cfg)
+    extra = extra + np.where(layer_time.plain_softmax(cfg), PLAIN_SOFTMAX_HOST, 0.0)
     floors = (time.host_layer + extra, time.host_backward * time.host_layer + extra)
     passes = []
     for i, floor in enumerate(floors):
@@ -98,7 +100,7 @@ def _tensor_parallel_host(cfg: Configuration) -> Numeric:
     tp, time = np.asarray(cfg.tp, dtype=float), cfg.stack.time
     more_nodes = np.ceil(tp / cfg.cluster.gpus_per_node) - 1.0
     pipelined = cfg.pp > 1 and cfg.cluster.nodes > 1
-    extra = time.host_tp + time.host_tp_node * more_nodes
+    extra = time.host_tp * (tp - 1.0) + time.host_tp_node * more_nodes
     extra = extra + (time.host_tp_pipeline * tp if pipelined else 0.0)
     return np.where(tp > 1, extra, 0.0)
 

@@ -34,14 +34,16 @@ class TimeProfile(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    # fitted, or left at their neutral value
+    # rates: fitted, or left at their neutral value
     gemm_factor: float = Field(default=1.0, gt=0)
     gemm_by_arch: dict[str, float] = {}  # the same for GPU families, by name: Hopper
+    clock: float = Field(default=1.0, gt=0)  # of the GPU's usual rate: a lower power limit
+    bandwidth: float = Field(default=1.0, gt=0)  # of the GPU's memory rate: another memory
     gemm_fp8: float = Field(default=1.0, gt=0)  # the same for 8-bit products, in place of by_arch
     memory_factor: float = Field(default=1.0, gt=0)
     tp_factor: float = Field(default=1.0, ge=0)
     host_layer: float = Field(default=3e-4, ge=0)  # issuing one layer's forward
-    host_tp: float = Field(default=0.0, ge=0)  # more of it where tp > 1
+    host_tp: float = Field(default=0.0, ge=0)  # more of it for each further tensor-parallel rank
     host_tp_node: float = Field(default=0.0, ge=0)  # more for each further node of a tp group
     host_tp_pipeline: float = Field(default=0.0, ge=0)  # more a tp rank, pp > 1 on several nodes
     host_backward: float = Field(default=1.2, gt=0)  # backward / forward
@@ -51,6 +53,7 @@ class TimeProfile(BaseModel):
     flash: tuple[str, ...] = ("FA3", "FA2", "FA1")  # the first the GPU has is the one that runs
     flash_factor: float = Field(default=1.0, gt=0)  # on its rate
     score_bytes: tuple[float, float] = (33.0, 33.0)  # eager attention, forward and backward
+    softmax_multiple: int = Field(default=1, ge=1)  # sequences x heads the fused one asks for
     plain: LayerBytes  # GPT-like: one input projection in the feed-forward
     gated: LayerBytes  # Llama-like
     eager_norm: bool = False  # norms as separate 32-bit kernels
@@ -72,7 +75,7 @@ class TimeProfile(BaseModel):
     reduce_calls: float = Field(default=0.0, ge=0)  # separate reductions of a layer's gradients
     gather_calls: float = Field(default=0.0, ge=0)  # separate gathers of its weights at ZeRO 1, 2
     dp_exposed: float = Field(default=1.0, ge=0, le=1)  # share of it nothing hides
-    accumulation_bytes: float = Field(default=0.0, ge=0)  # per parameter and micro-batch, if m > 1
+    accumulation_bytes: dict[str, float] = {}  # of a parameter, micro-batch by micro-batch
     zero2_each_micro_batch: bool = False
     prefetch: bool = True  # ZeRO-3 gathers the next layer while one computes
     gather_bytes: float = Field(default=2.0, gt=0)  # per parameter in a ZeRO-3 gather

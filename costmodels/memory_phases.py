@@ -3,6 +3,11 @@
 In order: ``forward`` (its end), ``loss`` (its differentiation, on the last stage), ``backward`` (of
 the first layer to run it, when most activations are alive), ``last layer`` (of the last one, when
 almost all gradients exist), ``embedding`` (of the first stage), ``optimizer``.
+
+Initialisation is no phase: where a second copy of the weights does not fit, DeepSpeed flattens
+them on the host (DeepSpeed 0.19, deepspeed/runtime/zero/stage_1_and_2.py), and the other stacks
+make none. Layers of different granularity on one stage count as if the largest working set met
+all kept activations.
 """
 
 from __future__ import annotations

@@ -118,12 +118,17 @@ def _gradients(c: Configuration, part: Held) -> Numeric:
     return size * part.total * np.where(part.shards > 1, 2, 1)
 
 
-def _leftover(c: Configuration) -> float:
-    """16-bit gradients that outlive their addition to wider ones; in FSDP, of pipeline stages."""
-    profile = c.stack.memory
-    has = profile.engine in ("megatron", "deepspeed") or (profile.engine == "fsdp" and c.pp > 1)
-    has = has and gradient_bytes(c) > 2
-    return profile.gradient_leftover.get(c.precision, 0.0) if has else 0.0
+def _leftover(c: Configuration) -> Numeric:
+    """16-bit gradients that outlive their addition to wider ones; in FSDP, of pipeline stages.
+
+    DeepSpeed's BF16_Optimizer, which keeps them, serves stages 0 and 1.
+    """
+    profile, zero = c.stack.memory, np.asarray(c.zero_stage)
+    size = profile.gradient_leftover.get(c.precision, 0.0) if gradient_bytes(c) > 2 else 0.0
+    if profile.engine == "deepspeed":
+        return np.where(zero < 2, size, 0.0)
+    has = profile.engine == "megatron" or (profile.engine == "fsdp" and c.pp > 1)
+    return size if has else 0.0
 
 
 def _step(c: Configuration, part: Held) -> Numeric:
@@ -218,6 +223,5 @@ def _alive(c: Configuration) -> Numeric:
     if profile.engine == "deepspeed":  # stage 3's flat buffer, BF16_Optimizer's fp32 gradients
         kept = kept | (zero >= 3) | (gradient_bytes(c) == 4)
     size = gradient_bytes(c)
-    everything = size + _leftover(c)
-    allocated = size / everything if everything else 0.0
+    allocated = size / np.maximum(size + _leftover(c), 1e-9)
     return np.where(np.asarray(c.grad_accum) > 1, 1.0, np.where(kept, allocated, 0.0))

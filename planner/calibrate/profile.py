@@ -8,9 +8,9 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from costmodels.memory_profile import MemoryProfile
-from costmodels.stack import Stack, stack_names
-from costmodels.time_profile import FITTED, TimeProfile
+from costmodels.stack import Stack, load_stack, stack_names
+from costmodels.time_profile import FITTED
+from planner.validate.kinds import changed
 from planner.validate.run import Changes
 
 SCHEMA_VERSION = "1.0"
@@ -106,26 +106,22 @@ def _check(path: Path, profile: Profile) -> None:
     for name, own in profile.stacks.items():
         if name not in stack_names():
             raise ValueError(f"{path}: unknown stack {name!r}")
-        for section, known, fields, model in (
-            ("time", FITTED, own.time, TimeProfile),
-            ("memory", MEMORY_FITTED, own.memory, MemoryProfile),
+        for section, known, fields in (
+            ("time", FITTED, own.time),
+            ("memory", MEMORY_FITTED, own.memory),
         ):
-            for field, value in fields.items():
+            for field in fields:
                 if field not in known:
                     raise ValueError(
                         f"{path}: {name}.{section}: no constant {field!r}: "
                         f"expected some of {', '.join(known)}"
                     )
-                _check_value(path, f"{name}.{section}.{field}", model, field, value)
-
-
-def _check_value(path: Path, place: str, model: type[BaseModel], field: str, value: float) -> None:
-    try:
-        model.__pydantic_validator__.validate_assignment(model.model_construct(), field, value)
-    except ValidationError as error:
-        wrong = [e for e in error.errors(include_url=False) if e["type"] != "frozen_instance"]
-        if wrong:
-            raise ValueError(f"{path}: {place}: {wrong[0]['msg']}") from None
+        try:
+            changed(load_stack(name), own.time, own.memory)
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]
+            place = ".".join(map(str, problem["loc"]))
+            raise ValueError(f"{path}: {name}.{place}: {problem['msg']}") from None
 
 
 def profile_text(profile: Profile) -> str:

@@ -86,7 +86,7 @@ def shrink(
         return Shrunk(_values(constants, moved), 1, exact, min(after, exact), False)
     scores = [_held_out(origin, slope, noise, expected) for noise in NOISES]
     best = int(np.argmin(scores))
-    if scores[best] > before * (1 - LEAST_GAIN):
+    if scores[best] >= before * (1 - LEAST_GAIN):
         return Shrunk({}, n, exact, exact, True)
     moved = solve(beyond(origin, expected), slope, NOISES[best])
     return Shrunk(_values(constants, moved), n, exact, scores[best], True)

@@ -39,7 +39,7 @@ def bounds(residuals: Array) -> tuple[float, float]:
     """
     ordered = np.sort(residuals)
     n, tail = len(ordered), (1 - HELD) / 2
-    place = int(np.floor((n + 1) * tail)) - 1
+    place = int(np.floor((n + 1) * tail + 1e-9)) - 1
     low, high = ordered[max(0, place)], ordered[min(n - 1, n - 1 - place)]
     return max(0.0, -float(low)), max(0.0, float(high))
 

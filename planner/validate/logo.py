@@ -27,6 +27,7 @@ ROUNDS = 5  # of Gauss-Newton; the fourth no longer moves a constant by 0.1 %
 STEP = 1e-2  # of a log constant, for the derivative
 LEAST = 1e-6  # where a search starts for a constant shipped as zero [s]
 NEUTRAL = {"host_tp": 1e-4}  # where the default is zero: ten kernel launches [s]
+NEAR = 0.1  # of a log constant, within which a fold is refitted on the linear model
 REACH = 0.5  # of a log constant, beyond which a linear fit is not trusted
 REWEIGHTED = 30  # rounds of the linear fit; it converges in ten
 
@@ -62,17 +63,24 @@ class Fit:
     slope: Array  # (n, p)
     weight: Array  # of the runs, (n,)
 
-    def without(self, left_out: Array) -> dict[str, float]:
-        """Constants from the runs that are not left out."""
+    def without(self, left_out: Array) -> Array:
+        """Logarithms of the constants from the runs that are not left out."""
         keep = ~left_out
         away, weight = self.at - neutral(self.fields), self.weight[keep]
         move = solve(self.error[keep], self.slope[keep], away, self.fields, weight)
-        return named(self.fields, self.at + np.clip(move, -REACH, REACH))
+        result: Array = self.at + np.clip(move, -REACH, REACH)
+        return result
 
 
 def named(fields: Sequence[str], logarithms: Array) -> dict[str, float]:
     """Constants by name."""
     return dict(zip(fields, np.exp(logarithms).tolist(), strict=True))
+
+
+def shipped(profile: TimeProfile, fields: Sequence[str]) -> Array:
+    """Logarithms of the shipped constants."""
+    values: Array = np.log([max(float(getattr(profile, name)), LEAST) for name in fields])
+    return values
 
 
 def even_weights(runs: Sequence[Run]) -> Array:
@@ -108,12 +116,12 @@ def fit(
     measured: Array,
     fields: tuple[str, ...],
     fixed: Mapping[str, float],
-    profile: TimeProfile,
+    start: Array,
 ) -> Fit:
     """Constants from all runs, and how predictions move with them; ``fixed`` ones stay.
 
-    The search starts at the shipped constants (a floor that binds nowhere has no slope to
-    follow); what it is drawn to are the neutral ones.
+    The search starts at ``start`` (a floor that binds nowhere has no slope to follow); what it
+    is drawn to are the neutral constants.
     """
     target, steps = np.log(measured), np.eye(len(fields)) * STEP
     weight = even_weights(runs)
@@ -123,7 +131,7 @@ def fit(
         result: Array = np.log(times)
         return result
 
-    at = np.log([max(float(getattr(profile, name)), LEAST) for name in fields])
+    at = start
     for _ in range(ROUNDS):
         error = log_times(at) - target
         slope = np.stack([(log_times(at + s) - target - error) / STEP for s in steps], axis=1)
@@ -159,23 +167,27 @@ def _leave_out_of(
     fold = folds(runs)
     some = [run for run, use in zip(runs, informing, strict=True) if use]
     measured = np.array([run.time for run in some], dtype=float)
-    whole = fit(some, measured, fields, {}, stack.time)
+    whole = fit(some, measured, fields, {}, shipped(stack.time, fields))
     values = []
     for k in np.unique(fold):
-        constants = whole.without(fold[informing] == k)
-        values.append([constants[f] for f in fields])
+        out = fold[informing] == k
+        at = whole.without(out)
+        if np.abs(at - whole.at).max() > NEAR and not out.all():  # no longer linear
+            kept = [run for run, left in zip(some, out, strict=True) if not left]
+            at = fit(kept, measured[~out], fields, {}, at).at
+        values.append(np.exp(at))
         left_out = np.flatnonzero(fold == k)
+        constants = named(fields, at)
         found.time[places[left_out]] = predict_time([runs[int(i)] for i in left_out], constants)[0]
     spread = np.array(values)
     error = np.abs(found.time[places[informing]] / measured - 1)
-    shipped = [float(getattr(stack.time, f)) for f in fields]
     from_all = named(fields, whole.at)
     return [
         ConstantScore(
             stack=stack.name,
             name=name,
             runs=len(some),
-            shipped=shipped[i],
+            shipped=float(getattr(stack.time, name)),
             fitted=from_all[name],
             lowest=float(spread[:, i].min()),
             highest=float(spread[:, i].max()),
@@ -202,6 +214,7 @@ def _without(
     """Mean error where one constant stays neutral and the others are fitted to all runs."""
     fixed = named((name,), neutral((name,)))
     rest = tuple(f for f in fields if f != name)
-    constants = named(rest, fit(runs, measured, rest, fixed, profile).at) if rest else {}
+    start = shipped(profile, rest)
+    constants = named(rest, fit(runs, measured, rest, fixed, start).at) if rest else {}
     predicted = predict_time(runs, {**fixed, **constants})[0]
     return float(np.abs(predicted / measured - 1).mean())

@@ -45,7 +45,7 @@ def regret(predicted: Array, measured: Array) -> float:
     0.5
     """
     first = predicted <= predicted.min() * (1 + 1e-9)
-    return float(measured[first].mean() / measured.min() - 1)
+    return max(0.0, float(measured[first].mean() / measured.min() - 1))
 
 
 def blind_regret(
@@ -65,7 +65,7 @@ def blind_regret(
     if tried is None:
         return None
     tied = [i for i in order if ran[i] and predicted[i] <= predicted[tried] * (1 + 1e-9)]
-    return float(measured[tied].mean() / measured[ran].min() - 1), bool(ran[order[0]])
+    return max(0.0, float(measured[tied].mean() / measured[ran].min() - 1)), bool(ran[order[0]])
 
 
 def grouped(keys: Sequence[Hashable]) -> Mapping[Hashable, Array]:

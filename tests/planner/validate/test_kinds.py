@@ -1,0 +1,123 @@
+"""The conventions are about kinds of sources, name what exists, and complete what is missing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costmodels.architecture import Architecture
+from costmodels.memory_profile import MemoryProfile
+from costmodels.stack import load_stack, stack_names
+from costmodels.time_profile import TimeProfile
+from hardware_db import find
+from planner.validate import measured, partition
+from planner.validate.headlines import load_lines
+from planner.validate.kinds import kind_of, load_kinds, spelled
+from planner.validate.shape import usual_heads
+from planner.validate.table import Row
+
+KINDS = load_kinds()
+GPT3 = Architecture(
+    *("gpt3", "gpt2", 96, 12288, 96, 96, 128, 49152, 51200, 2048, False),
+    *("gelu", "layernorm", 2, True),
+)
+
+
+def test_a_kind_is_never_one_model_or_cluster() -> None:
+    for kind in KINDS.kinds:
+        assert set(kind.match) <= {"framework", "source", "precision"}, kind.name
+    for when in KINDS.everywhere:
+        assert not set(when.match) & {"model", "gpu", "n_gpus", "ref"}
+
+
+@pytest.mark.parametrize("kind", KINDS.kinds, ids=lambda kind: kind.name)
+def test_a_kind_names_what_exists(kind) -> None:
+    assert kind.stack == "" or kind.stack in stack_names()
+    assert set(kind.try_memory) <= set(MemoryProfile.model_fields)
+    for entry in (kind, *kind.when):
+        assert set(entry.time) <= set(TimeProfile.model_fields)
+        assert set(entry.memory) <= set(MemoryProfile.model_fields)
+    assert kind.cite
+
+
+def test_every_row_has_a_kind_and_the_last_takes_all() -> None:
+    assert kind_of(Row("t", 2, {}), KINDS).name == "other"
+    assert all(kind.match for kind in KINDS.kinds[:-1])
+
+
+def test_spellings_name_cards_of_the_database() -> None:
+    for spelling in KINDS.gpus:
+        assert find(spelling.means)[0] == "gpu"
+    assert spelled(KINDS.gpus, "NVIDIA A100-SXM4-40GB") == "A100-40G"
+    assert spelled(KINDS.gpus, "B200 (power limited)") == "B200"
+    assert spelled(KINDS.attention, "eager (fused masked softmax)") == "eager"
+    assert spelled(KINDS.optimizers, "bitsandbytes 8-bit Adam") == "adam8bit"
+    assert spelled(KINDS.optimizers, "galore_adamw8bit_per_layer") == ""
+
+
+def test_lines_of_the_accuracy_table_are_named_once() -> None:
+    names = [line.name for line in load_lines()]
+    assert len(names) == len(set(names))
+
+
+@given(st.integers(1, 128), st.integers(1, 16), st.integers(0, 2), st.integers(0, 3))
+def test_every_layer_is_on_one_stage(layers: int, pp: int, before: int, after: int) -> None:
+    for parts in (
+        partition.even(layers, pp),
+        partition.blocks(layers, pp, before, after),
+    ):
+        assert sum(parts) == layers
+        assert len(parts) == pp
+        assert min(parts) >= 0
+
+
+def test_blocks_count_what_is_around_the_layers() -> None:
+    assert partition.blocks(40, 2, 1, 2) == (21, 19)
+    assert partition.blocks(60, 8, 1, 2) == (7, 8, 8, 8, 8, 8, 8, 5)
+
+
+@given(st.integers(1, 60), st.integers(1, 12), st.sampled_from((1000, 131072)))
+def test_weighed_stages_keep_every_layer(layers: int, pp: int, vocab: int) -> None:
+    shape = Architecture(
+        *("x", "llama", layers, 2048, 32, 32, 64, 8192, vocab, 4096, True),
+        *("silu", "rmsnorm", 2, True),
+    )
+    parts = partition.weighed(shape, pp)
+    assert sum(parts) == layers
+    assert len(parts) == pp
+
+
+def test_a_heavy_head_takes_layers_from_the_last_stage() -> None:
+    shape = Architecture(
+        *("1b", "llama", 16, 2048, 32, 32, 64, 8192, 131072, 4096, True),
+        *("silu", "rmsnorm", 2, True),
+    )
+    parts = partition.weighed(shape, 4)
+    assert parts[-1] < parts[0]
+
+
+@given(st.integers(1, 300).map(lambda n: 64 * n))
+def test_usual_heads_divide_the_width(hidden: int) -> None:
+    assert hidden % usual_heads(hidden) == 0
+
+
+def test_published_flop_conventions() -> None:
+    B, s, L, h, V = 8, 2048, 96, 12288, 51200
+    hardware = 96 * B * s * L * h**2 * (1 + s / (6 * h) + V / (16 * L * h))
+    assert measured.step_flops("megatron_hardware", GPT3, s, B, "full") == pytest.approx(hardware)
+    model = 72 * B * s * L * h**2 * (1 + s / (6 * h) + V / (12 * L * h))
+    for name in ("megatron_model", "model_full_attention"):
+        assert measured.step_flops(name, GPT3, s, B, "full") == pytest.approx(model)
+    causal = measured.step_flops("model_causal_attention", GPT3, s, B, "none")
+    assert causal == pytest.approx(model - 72 * B * s * L * h**2 * s / (12 * h), rel=1e-5)
+    parameters = measured.step_flops("parameters_hardware", GPT3, s, B, "full")
+    assert parameters == pytest.approx(8 * 174.6e9 * B * s, rel=1e-3)
+
+
+def test_shipped_stacks_carry_a_source_for_every_interval() -> None:
+    for name in stack_names():
+        stack = load_stack(name)
+        assert {"interval_low", "interval_high"} <= set(stack.memory.sources)
+        assert np.isfinite(stack.time.interval_low + stack.time.interval_high)

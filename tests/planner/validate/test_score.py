@@ -1,0 +1,81 @@
+"""Laws of the scores: rank correlation, regret, intervals."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.validate.intervals import bounds, held
+from planner.validate.score import blind_regret, rank_correlation, ranks, regret
+
+TIMES = st.lists(st.floats(0.1, 1e3), min_size=2, max_size=30)
+
+
+@given(TIMES)
+def test_a_rank_is_the_mean_place_among_equals(values: list[float]) -> None:
+    array = np.array(values)
+    expected = [
+        sum(v < own for v in values) + (sum(v == own for v in values) + 1) / 2 for own in values
+    ]
+    assert ranks(array).tolist() == expected
+
+
+@given(TIMES)
+def test_rank_correlation_knows_order_only(values: list[float]) -> None:
+    array = np.array(values)
+    rho = rank_correlation(array, np.log(array) * 3.0)
+    if len(set(np.log(array).tolist())) < len(set(values)):
+        return  # rounding made a tie
+    if len(set(values)) == 1:
+        assert math.isnan(rho)
+    else:
+        assert rho == pytest.approx(1.0)
+        assert rank_correlation(array, -array) == pytest.approx(-1.0)
+
+
+def test_rank_correlation_without_ties_is_the_textbook_formula() -> None:
+    a, b = np.array([3.0, 1.0, 4.0, 2.0, 5.0]), np.array([1.0, 2.0, 5.0, 3.0, 4.0])
+    d = ranks(a) - ranks(b)
+    assert rank_correlation(a, b) == pytest.approx(1 - 6 * (d @ d) / (5 * 24))
+
+
+@given(TIMES, st.randoms(use_true_random=False))
+def test_regret_is_zero_exactly_for_a_pick_that_is_best(values: list[float], random) -> None:
+    measured = np.array(values)
+    assert regret(measured, measured) == 0.0
+    predicted = np.array(random.sample(range(1, len(values) + 1), len(values)), dtype=float)
+    assert regret(predicted, measured) == measured[predicted.argmin()] / measured.min() - 1
+
+
+def test_a_tie_takes_the_mean_of_its_runs() -> None:
+    assert regret(np.array([1.0, 1.0, 2.0]), np.array([2.0, 4.0, 1.0])) == 2.0
+
+
+def test_blind_regret_pays_for_runs_that_do_not_exist() -> None:
+    predicted = np.array([1.0, 2.0, 3.0])
+    measured = np.array([np.nan, 5.0, 4.0])
+    ran = np.array([False, True, True])
+    every = np.array([True, True, True])
+    assert blind_regret(predicted, measured, ran, every) == (0.25, False)
+    assert blind_regret(predicted, measured, ran, ran) == (0.25, True)
+    assert blind_regret(predicted, measured, ran, ~ran) is None
+
+
+def test_an_interval_holds_nine_in_ten_of_new_runs() -> None:
+    random = np.random.default_rng(1)
+    residuals = random.normal(0.02, 0.05, 400)
+    low, high = bounds(residuals)
+    fresh = random.normal(0.02, 0.05, 20000)
+    assert 0.85 <= np.mean((-low <= fresh) & (fresh <= high)) <= 0.95
+    assert 0.85 <= held(residuals, np.arange(400) % 10) <= 0.95
+
+
+@given(st.lists(st.floats(-0.5, 2.0), min_size=1, max_size=50))
+def test_an_interval_contains_the_prediction(residuals: list[float]) -> None:
+    low, high = bounds(np.array(residuals))
+    assert low >= 0
+    assert high >= 0

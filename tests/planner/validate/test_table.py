@@ -1,0 +1,79 @@
+"""Reading tables: what is accepted, and the one line that says what is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from planner.validate.command import read_runs, validate
+from planner.validate.table import read_table
+
+HEADER = "model,layers,hidden,heads,vocab,gpu,n_gpus,seq_len,micro_batch,dp,tp,pp,step_time_s\n"
+ROW = "m,24,2048,16,50000,A100-80GB,8,2048,1,8,1,1,1.0\n"
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "runs.csv"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_table_is_known_by_its_columns(tmp_path: Path) -> None:
+    assert read_table(write(tmp_path, HEADER + ROW)).kind == "runs"
+    counted = "family,saved_activations,layer_activations,nonlayer_activations\n"
+    assert read_table(write(tmp_path, counted)).kind == "activations"
+    peaks = "family,peak_total,peak_phase,opt,world\n"
+    assert read_table(write(tmp_path, peaks)).kind == "peaks"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "empty"),
+        ("model,layers\n", "no column gpu, n_gpus, seq_len"),
+        ("gpu,n_gpus,seq_len\n", "nothing measured"),
+        ("gpu,gpu,n_gpus,seq_len,outcome\n", "appears twice"),
+        (HEADER + ROW.replace("1.0", "soon"), "step_time_s is 'soon': expected a number"),
+        (HEADER + ROW.replace("1.0", "nan"), "step_time_s is 'nan'"),
+        (HEADER + ROW.replace("1.0", "-1"), "step_time_s is '-1'"),
+        (HEADER + ROW.replace("24,", "24.5,", 1), "layers is '24.5': expected a whole number"),
+        (HEADER + "m,24\n", "2 cells under 13 columns"),
+        (HEADER.strip() + ",outcome\n" + ROW.strip() + ",fine\n", "outcome is 'fine'"),
+        (HEADER + "\0", "NUL"),
+    ],
+)
+def test_nonsense_is_one_line_that_names_the_place(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=r"runs\.csv") as caught:
+        validate([write(tmp_path, text)])
+    assert problem in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_unreadable_files(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="cannot read"):
+        read_runs([tmp_path / "none.csv"])
+    with pytest.raises(ValueError, match="cannot read"):
+        read_runs([tmp_path])
+    binary = tmp_path / "binary.csv"
+    binary.write_bytes(b"\xff\xfe\x00\x01")
+    with pytest.raises(ValueError, match="not text"):
+        read_runs([binary])
+    with pytest.raises(ValueError, match="no table"):
+        read_runs([])
+
+
+def test_missing_cells_are_filled_or_say_what_is_missing(tmp_path: Path) -> None:
+    read = read_runs([write(tmp_path, HEADER + ROW.replace(",8,1,1,1.0", ",,1,1,1.0"))])
+    (run,) = read.runs
+    assert run.dp == 8
+    assert "dp" in run.assumed
+    read = read_runs([write(tmp_path, HEADER + ROW.replace("50000", ""))])
+    assert list(read.skipped.values()) == ["missing: vocab"]
+    read = read_runs([write(tmp_path, HEADER + ROW.replace(",8,1,1,1.0", ",4,1,1,1.0"))])
+    assert list(read.skipped.values()) == ["inconsistent as printed"]
+
+
+def test_an_unknown_stack_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="unknown stack 'nope'"):
+        validate([write(tmp_path, HEADER + ROW)], stack="nope")

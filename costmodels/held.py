@@ -18,6 +18,7 @@ from costmodels.params import (
     padded_vocab,
     routed_layers,
     stage_parameters,
+    token_table,
 )
 
 
@@ -89,4 +90,8 @@ def leading_held(c: Configuration, first: Numeric) -> Held:
 
 def ends_held(c: Configuration, first: Numeric, last: Numeric) -> Held:
     """The embedding on the ``first`` stage, the final norm and head on the ``last``."""
-    return held(c, stage_parameters(c.architecture, 0, first, last, vocabulary(c)))
+    parameters = stage_parameters(c.architecture, 0, first, last, vocabulary(c))
+    if not c.stack.memory.embedding_split:
+        table = token_table(c.architecture, vocabulary(c)) * first
+        parameters = parameters + Parameters(sharded=-table, replicated=table)
+    return held(c, parameters)

@@ -58,6 +58,7 @@ class MemoryProfile(BaseModel):
     # tensor parallelism
     linear_inputs: Literal["gathered", "sharded"] = "gathered"  # under sequence parallelism
     logits_sharded: bool = False
+    embedding_split: bool = True  # the token embedding over tensor-parallel ranks
     vocab_multiple: int = Field(default=0, ge=0)  # the vocabulary is padded to this times tp
 
     # pipeline

@@ -1,6 +1,7 @@
 """Model states: the bytes a parameter that frameworks document, and how they shard."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -177,6 +178,15 @@ def test_embedding_first_head_last():
     tied = states(configuration(LLAMA3_3B, stack, pp=2)).weights.const
     one = 2 * LLAMA3_3B.vocab * LLAMA3_3B.hidden  # a copy on the last stage too
     np.testing.assert_allclose(tied, [one, one + 2 * LLAMA3_3B.hidden])
+
+
+def test_deepspeed_copies_the_embedding_to_tensor_parallel_ranks():
+    """Live bytes of AutoTP over two ranks: 12 * 0.539 of all parameters, the embedding whole."""
+    tiny = replace(
+        LLAMA2_7B, layers=4, hidden=64, heads=4, kv_heads=2, head_dim=16, ffn=176, vocab=256
+    )
+    c = configuration(tiny, "deepspeed", tp=2, zero_stage=1, optimizer="adamw")
+    assert bytes_of_all(c, "optimizer") / total_parameters(tiny) == pytest.approx(6.47, abs=0.01)
 
 
 def test_offload_moves_states_and_gradients():

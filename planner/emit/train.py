@@ -8,7 +8,6 @@ name for.
 from __future__ import annotations
 
 import dataclasses
-from pprint import pformat
 
 from costmodels.architecture import Architecture
 from planner.emit.deepspeed import NATIVE, TORCH, check_deepspeed
@@ -25,7 +24,6 @@ TINY_WIDTH = 256  # hidden units of the scaled-down check
 TINY_FFN = 704  # its gated feed-forward; others have 4 x width
 TINY_VOCAB = 512
 TINY_SEQ_LEN = 128
-LINE = 100
 
 
 def train_files(job: Job, plan: Plan) -> dict[str, str]:
@@ -89,7 +87,7 @@ def template_values(job: Job, plan: Plan) -> dict[str, object]:
         "parts": parts,
         "replica": replica,
         "optimizer_code": optimizer_code(job),
-        "row": pformat(measured_row(job, plan), width=LINE, sort_dicts=False),
+        "row": measured_row(job, plan),
     }
 
 

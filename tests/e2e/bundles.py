@@ -1,6 +1,5 @@
 """Bundles as the emitters write them, and what the memory model says of them scaled down."""
 
-import dataclasses
 import importlib.util
 import json
 from pathlib import Path
@@ -36,11 +35,10 @@ PLAN = {
     "offload_parameters": "none",
 }
 TINY_SEQ = 64
-HOST_GRADIENT_FILES = 3  # master weights and two moments of each NVMe sub-group
 
 
 def make_plan(job, recompute=None, away=None, **fields):
-    """A plan; ``recompute`` counts layers by granularity for each stage, ``away`` those offloaded."""
+    """A plan. ``recompute``: each stage's layers by granularity; ``away``: layers offloaded."""
     fields = {**PLAN, **fields}
     recompute = recompute or [{"none": job.architecture.layers}]
     stages, first = [], 0
@@ -140,11 +138,6 @@ def pick(value, stage):
     """A stage's value of an array over stages, or a scalar."""
     flat = getattr(value, "ravel", lambda: [value])()
     return float(flat[stage] if len(flat) > 1 else flat[0])
-
-
-def replace(job, **spec):
-    """The job with other fields in its specification."""
-    return dataclasses.replace(job, spec=job.spec.model_copy(update=spec))
 
 
 def layers_of(family):

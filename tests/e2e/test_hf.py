@@ -5,6 +5,7 @@ from pathlib import Path
 
 import bundles
 import pytest
+
 from planner.emit import convert
 from planner.job import resolve
 from planner.spec import make_spec

@@ -7,6 +7,7 @@ import sys
 
 import bundles
 import pytest
+
 from planner.catalogue import load_entry, load_model, model_names
 from planner.emit.model_config import WRITERS, model_config
 from planner.job import resolve

@@ -3,12 +3,13 @@
 import json
 import math
 import os
+from pathlib import Path
 
 import bundles
 import pytest
+
 from planner.verify import verify
 from planner.verify_run import LOSS, launch, read_rows
-from pathlib import Path
 
 CENSUS = Path(__file__).with_name("census.py")
 STEPS = 4

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from hardware_db import find, gpu_names, load_gpu, load_node, node_names
+from hardware_db.files import read
 from planner.catalogue import bare_sizes, load_entry, load_model, model_names, resolve_model
 from planner.report import GIB, table
 
@@ -86,9 +87,7 @@ def hardware_table(name: str | None, as_json: bool) -> str:
         If the name is unknown; one line with near matches.
     """
     if name is not None:
-        kind, identifier = find(name)
-        item = load_gpu(identifier) if kind == "gpu" else load_node(identifier)
-        return _facts(_plain(asdict(item)), as_json)
+        return _one_device(*find(name), as_json=as_json)
     gpu_rows = [_gpu_row(load_gpu(g)) for g in gpu_names()]
     node_rows = [_node_row(load_node(n)) for n in node_names()]
     if as_json:
@@ -101,6 +100,29 @@ def hardware_table(name: str | None, as_json: bool) -> str:
             table(node_header, [tuple(map(str, r.values())) for r in node_rows]),
         )
     )
+
+
+def _one_device(kind: str, identifier: str, as_json: bool) -> str:
+    """A GPU or node as its file states it: values with unit, kind and source."""
+    facts = dict(read(f"{kind}s", f"{identifier}.yaml"))
+    facts.pop("sources", None)
+    if as_json:
+        return json.dumps(_plain(facts), indent=2)
+    rows = []
+    for name, value in facts.items():
+        entries = value.items() if name == "flops" else [("", value)]
+        for part, entry in entries:
+            label = f"{name} {part}".strip()
+            if isinstance(entry, dict) and "value" in entry:
+                text = f"{_short(entry['value'])} {entry.get('unit', '')}".removesuffix(" -")
+                rows.append((label, text, str(entry["kind"]), str(entry["source"])))
+            else:
+                rows.append((label, _short(entry), "", ""))
+    return table(("field", "value", "kind", "source"), rows)
+
+
+def _short(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _gpu_row(gpu: Any) -> dict[str, object]:

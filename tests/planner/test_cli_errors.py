@@ -189,3 +189,14 @@ def test_a_batch_no_layout_divides_is_explained() -> None:
     code, out, _ = run(["solve", *args, "--fix", "dp=8"])
     assert code == 3
     assert "global batch" in out or "valid" in out
+
+
+def test_a_time_limit_without_a_plan_exits_4(tmp_path: Path) -> None:
+    args = ["--model", "70b", "--gpus", "8x8xA100-80G", "--time-limit", "0.000001"]
+    code, out, _ = run(["solve", *args, "--output", str(tmp_path / "job"), "--json"])
+    assert code == 4
+    result = json.loads(out)
+    assert result["status"] == "unknown"
+    assert result["plan"] is None
+    assert result["proof"]["status"] == "unknown"
+    assert list(tmp_path.iterdir()) == []

@@ -67,6 +67,7 @@ def time_costs(configuration: Configuration) -> TimeCosts:
             "dp": latency,
             "pp": interleaved_fill(boundary, cfg.virtual_stages, cfg.pp),
             "host": np.asarray(cfg.stack.time.step_host),
+            "bubble": np.asarray(_overlapped_delays(cfg)),
         },
     )
 
@@ -154,4 +155,17 @@ def _boundary(cfg: Configuration, rates: Rates) -> Numeric:
     size = cfg.tokens * cfg.architecture.hidden * rates.element / split
     per_stage = tp * cfg.cp * cfg.dp
     x = cfg.stack.time.hop_exposed * hop_time(rates.links, size, per_stage, cfg.virtual_stages)
+    # a stage sends and receives in both directions, at both of its ends unless it is an end
+    x = x + _hop_delay(cfg) * (2.0 if cfg.pp > 2 else 1.0)
     return x if cfg.pp > 1 else np.zeros_like(x)
+
+
+def _hop_delay(cfg: Configuration) -> float:
+    time = cfg.stack.time
+    return time.hop_delay if cfg.cluster.nodes >= time.hop_delay_nodes else 0.0
+
+
+def _overlapped_delays(cfg: Configuration) -> float:
+    """What ``pipeline_time`` counts too much while the pipeline fills: 1.5 delays a stage."""
+    counted = 4.0 if cfg.pp > 2 else 2.0
+    return (1.5 - counted) * (cfg.pp - 1) * _hop_delay(cfg)

@@ -68,6 +68,8 @@ class TimeProfile(BaseModel):
     sp_backward: float = Field(default=5.0, ge=0)  # gathers and scatters of it, forward has 4
     hop_split: bool = False  # each tensor-parallel rank sends its share between stages
     hop_exposed: float = Field(default=1.0, ge=0, le=1)  # share of a hop nothing hides
+    hop_delay: float = Field(default=0.0, ge=0)  # more for each send or receive between stages
+    hop_delay_nodes: int = Field(default=1, ge=1)  # on at least so many nodes
 
     # data parallelism
     gradient_bytes: dict[str, float]  # reduced across replicas, by precision

@@ -12,7 +12,7 @@ from planner.advise.settings import AXES, Settings
 from planner.estimate import estimate_job
 from planner.job import Job, resolve
 from planner.lint.document import Document, Value, as_int
-from planner.lint.megatron_rules import number, on
+from planner.lint.megatron_flags import number, on
 from planner.spec import make_spec
 
 

@@ -10,7 +10,7 @@ from planner.lint.context import Context
 from planner.lint.deepspeed_facts import AUTO
 from planner.lint.document import Document, Value
 from planner.lint.finding import Edit
-from planner.lint.megatron_rules import deepspeed as is_megatron_deepspeed
+from planner.lint.megatron_flags import deepspeed as is_megatron_deepspeed
 from planner.lint.rule import remove_key, set_key
 
 Changes = Mapping[str, int | str]

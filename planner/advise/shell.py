@@ -11,20 +11,40 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from planner.advise.arithmetic import calculate
 from planner.advise.source import Unreadable
 from planner.lint.document import Place
 
 LONGEST = 1 << 16  # characters a variable may grow to
+
+
 MOST_WORDS = 20_000
+
+
 DEEPEST = 30  # expansions inside expansions
 
+
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
 _ASSIGN = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
+
+
 _HEREDOC = re.compile(r"<<(-?)[ \t]*(['\"]?)([A-Za-z_][A-Za-z0-9_]*)\2")
+
+
 _REDIRECT = re.compile(r"(?:\d*|&)(?:>>|>\||>&|<&|<<<|>|<)")
+
+
 _PREFIXES = frozenset({"if", "then", "else", "elif", "do", "while", "until", "!", "{", "time"})
+
+
 _PREFIXES |= frozenset({"exec", "nohup", "eval"})
+
+
 _DECLARE = frozenset({"export", "local", "declare", "readonly", "typeset", "set"})
+
+
 UNKNOWN = "\ufffd"  # stands for text only a run would give
 
 
@@ -361,65 +381,6 @@ class _Lexer:
         body = re.sub(r"(?<![\w$])([A-Za-z_]\w*)", r"$\1", body)
         value = calculate(self.inner(body))
         return [UNKNOWN if value is None else str(value)]
-
-
-_TOKEN = re.compile(r"\s*(?:(\d{1,18})|(\*\*|[-+*/%()]))")
-
-
-def calculate(text: str) -> int | None:
-    """Shell integer arithmetic with + - * / % and parentheses; None for anything else.
-
-    >>> calculate("4 * (2 + 6)"), calculate("1 / 0"), calculate("a + 1")
-    (32, None, None)
-    """
-    tokens: list[str] = []
-    at = 0
-    text = text.strip()
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if not match or len(tokens) > 100:
-            return None
-        tokens.append(match.group(1) or match.group(2))
-        at = match.end()
-    try:
-        value, rest = _sum(tokens, 0)
-    except (IndexError, ValueError, ZeroDivisionError):
-        return None
-    return value if rest == len(tokens) and abs(value) < 1 << 62 else None
-
-
-def _sum(tokens: list[str], at: int) -> tuple[int, int]:
-    value, at = _product(tokens, at)
-    while at < len(tokens) and tokens[at] in "+-":
-        right, end = _product(tokens, at + 1)
-        value = value + right if tokens[at] == "+" else value - right
-        at = end
-    return value, at
-
-
-def _product(tokens: list[str], at: int) -> tuple[int, int]:
-    value, at = _atom(tokens, at)
-    while at < len(tokens) and tokens[at] in ("*", "/", "%"):
-        right, end = _atom(tokens, at + 1)
-        if tokens[at] == "*":
-            value *= right
-        else:  # the shell truncates toward zero
-            quotient = abs(value) // abs(right) * (1 if value * right >= 0 else -1)
-            value = quotient if tokens[at] == "/" else value - quotient * right
-        at = end
-    return value, at
-
-
-def _atom(tokens: list[str], at: int) -> tuple[int, int]:
-    if tokens[at] == "-":
-        value, at = _atom(tokens, at + 1)
-        return -value, at
-    if tokens[at] == "(":
-        value, at = _sum(tokens, at + 1)
-        if tokens[at] != ")":
-            raise ValueError
-        return value, at + 1
-    return int(tokens[at]), at + 1
 
 
 def read_script(text: str, name: str, first_line: int = 1) -> Script:

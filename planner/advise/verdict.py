@@ -12,11 +12,11 @@ from planner.advise.report import Advice
 from planner.advise.settings import Settings
 from planner.lint import Context, Finding
 from planner.lint.document import Document
-from planner.lint.megatron_rules import number
+from planner.lint.megatron_flags import number
 
 if TYPE_CHECKING:
     from hardware_db import Cluster
-    from planner.advise.core import Options
+    from planner.advise.options import Options
 
 Outcome = tuple[Judgement | None, tuple[Advice, ...], tuple[Finding, ...], list[str]]
 

@@ -6,17 +6,26 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.lint import (
+    accelerate_deepspeed_rules,
+    accelerate_fsdp_rules,
     accelerate_rules,
     axolotl_rules,
+    deepspeed_auto_rules,
+    deepspeed_batch_rules,
+    deepspeed_bucket_rules,
+    deepspeed_engine_rules,
+    deepspeed_key_rules,
+    deepspeed_offload_rules,
+    deepspeed_optimizer_rules,
+    deepspeed_precision_rules,
+    deepspeed_value_rules,
     hf_rules,
     llamafactory_rules,
     megatron_rules,
+    megatron_run_rules,
     plan_rules,
     yaml_rules,
 )
-from planner.lint import deepspeed_batch_rules as batch_rules
-from planner.lint import deepspeed_key_rules as key_rules
-from planner.lint import deepspeed_zero_rules as zero_rules
 from planner.lint.context import Context, check_framework
 from planner.lint.deepspeed_facts import DeepSpeedFacts
 from planner.lint.document import Document, from_mapping
@@ -24,17 +33,34 @@ from planner.lint.finding import Finding
 from planner.lint.rule import Facts, Rule, apply_rules
 
 DEEPSPEED_RULES: tuple[Rule[DeepSpeedFacts], ...] = (
-    *key_rules.RULES,
-    *batch_rules.RULES,
-    *zero_rules.RULES,
+    *deepspeed_value_rules.RULES,
+    *deepspeed_key_rules.RULES,
+    *deepspeed_auto_rules.RULES,
+    *deepspeed_batch_rules.RULES,
+    *deepspeed_precision_rules.RULES,
+    *deepspeed_optimizer_rules.RULES,
+    *deepspeed_offload_rules.RULES,
+    *deepspeed_bucket_rules.RULES,
+    *deepspeed_engine_rules.RULES,
     *hf_rules.DEEPSPEED_RULES,
 )
+ACCELERATE_RULES: tuple[Rule[Facts], ...] = (
+    *yaml_rules.RULES,
+    *accelerate_rules.RULES,
+    *accelerate_deepspeed_rules.RULES,
+    *accelerate_fsdp_rules.RULES,
+)
+MEGATRON_RULES: tuple[Rule[Facts], ...] = (
+    *hf_rules.ARGUMENT_RULES,
+    *megatron_rules.RULES,
+    *megatron_run_rules.RULES,
+)
 KIND_RULES: Mapping[str, tuple[Rule[Facts], ...]] = {
-    "accelerate": (*yaml_rules.RULES, *accelerate_rules.RULES),
+    "accelerate": ACCELERATE_RULES,
     "trainer": (*hf_rules.ARGUMENT_RULES, *hf_rules.RULES),
     "llamafactory": (*yaml_rules.RULES, *hf_rules.RULES, *llamafactory_rules.RULES),
     "axolotl": (*yaml_rules.RULES, *axolotl_rules.RULES),
-    "megatron": (*hf_rules.ARGUMENT_RULES, *megatron_rules.RULES),
+    "megatron": MEGATRON_RULES,
     "plan": plan_rules.RULES,
 }
 
@@ -77,9 +103,7 @@ def lint(document: Document, context: Context) -> tuple[Finding, ...]:
 
 def all_rules() -> tuple[Rule[Any], ...]:
     """Every rule there is, once."""
-    every: list[Rule[Any]] = [
-        *DEEPSPEED_RULES,
-        *(rule for rules in KIND_RULES.values() for rule in rules),
-    ]
+    every: list[Rule[Any]] = [*DEEPSPEED_RULES]
+    every += [rule for rules in KIND_RULES.values() for rule in rules]
     unique: dict[str, Rule[Any]] = {rule.id: rule for rule in every}
     return tuple(unique.values())

@@ -173,7 +173,7 @@ def _machine(cells: Cells, kinds: Kinds, gpus: int) -> tuple[Machine, Cluster]:
     if printed and printed * GIB > 1.1 * cluster.gpu.memory:
         limit = 0.99 * printed * GIB  # a larger variant of the card
         cluster = replace(cluster, memory_limit=limit)
-    return Machine(gpu, cluster.gpus_per_node, network, limit), cluster
+    return Machine(gpu, cluster.nodes, cluster.gpus_per_node, network, limit), cluster
 
 
 @cache

@@ -17,6 +17,7 @@ class Machine:
     """The cluster of a run, as far as a prediction depends on it."""
 
     gpu: str
+    nodes: int
     gpus_per_node: int
     network: float | None  # a node's, None: as the reference node [byte/s]
     memory: float | None  # of one GPU, None: as the database [byte]

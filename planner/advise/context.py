@@ -18,7 +18,7 @@ from planner.lint.names import names
 
 if TYPE_CHECKING:
     from hardware_db import Cluster
-from planner.advise.options import Options, hidden_size_of
+from planner.advise.options import Options, hidden_size_of, layer_class_of
 
 
 def context_of(reading: Reading, options: Options, cluster: Cluster | None) -> Context:
@@ -47,6 +47,7 @@ def context_of(reading: Reading, options: Options, cluster: Cluster | None) -> C
         world=world,
         device=_device(cluster) if cluster is not None else None,
         hidden_size=hidden_size_of(options.model) if options.model else None,
+        layer_class=layer_class_of(options.model) if options.model else None,
         environment=variables,
     )
 
@@ -142,4 +143,7 @@ def _device(cluster: Cluster) -> Device:
         supports=frozenset(gpu.supports),
         memory_bytes=float(gpu.memory),
         gpus_per_node=cluster.gpus_per_node,
+        architecture=gpu.arch,
+        flash=bool(set(gpu.flash) & {"FA2", "FA3"}),
+        linked=not cluster.node.topology.startswith("PCIe"),
     )

@@ -32,3 +32,11 @@ def hidden_size_of(model: str) -> int:
     from planner.catalogue import resolve_model
 
     return resolve_model(model).architecture.hidden
+
+
+def layer_class_of(model: str) -> str | None:
+    """Class of a model's decoder layers in transformers, None where it is not known."""
+    from planner.catalogue import resolve_model
+    from planner.emit.families import DECODER_LAYERS
+
+    return DECODER_LAYERS.get(resolve_model(model).architecture.family)

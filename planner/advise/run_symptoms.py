@@ -133,9 +133,7 @@ SLOW: tuple[Known, ...] = (
         "GPUs without NVLink or peer access talk through host memory",
         lambda case: (
             0.7
-            if case.gpus > 1
-            and case.ctx.device is not None
-            and case.ctx.device.name.upper().startswith(("RTX", "T4", "L4", "A10", "L40", "TITAN"))
+            if case.gpus > 1 and case.ctx.device is not None and not case.ctx.device.linked
             else 0.0
         ),
         "nvidia-smi topo -m; NCCL_DEBUG=INFO shows SHM instead of P2P",
@@ -255,7 +253,7 @@ HANG: tuple[Known, ...] = (
             0.5
             if case.gpus > 1
             and case.ctx.device is not None
-            and case.ctx.device.name.upper().startswith(("RTX", "TITAN"))
+            and any(word in case.ctx.device.name.upper() for word in ("RTX", "TITAN"))
             else 0.15 * (case.gpus > 1)
         ),
         "NCCL_P2P_DISABLE=1 makes it run",

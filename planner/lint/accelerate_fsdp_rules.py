@@ -81,6 +81,18 @@ def wrapping(facts: Facts) -> Iterator[Hit]:
         yield Hit(where, {}, (set_key(*path, value="TRANSFORMER_BASED_WRAP"),))
 
 
+def layer_class(facts: Facts) -> Iterator[Hit]:
+    """A layer class the model does not have."""
+    given = fsdp_section(facts).get("fsdp_transformer_layer_cls_to_wrap")
+    known = facts.ctx.layer_class
+    if isinstance(given, str) and given.strip() and known is not None:
+        names = [name.strip() for name in given.split(",")]
+        if known not in names:
+            path = fsdp_path(facts, "fsdp_transformer_layer_cls_to_wrap")
+            values = {"given": given, "known": known}
+            yield Hit(path, values, (set_key(*path, value=known),))
+
+
 def full_state(facts: Facts) -> Iterator[Hit]:
     """Saving a full state dict."""
     if str(fsdp_section(facts).get("fsdp_state_dict_type")).upper() == "FULL_STATE_DICT":
@@ -168,6 +180,14 @@ RULES: tuple[Rule[Facts], ...] = (
         "use TRANSFORMER_BASED_WRAP",
         f"{CLASSES}; PyTorch, torch.distributed.fsdp",
         wrapping,
+    ),
+    Rule(
+        "acc-layer-class",
+        "error",
+        "the model has no layer {given}; its decoder layer is {known}",
+        "write {known}",
+        f"{CLASSES} (set_auto_wrap_policy)",
+        layer_class,
     ),
     Rule(
         "acc-full-state-dict",

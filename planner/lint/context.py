@@ -19,6 +19,9 @@ class Device:
     supports: frozenset[str]  # precisions
     memory_bytes: float
     gpus_per_node: int
+    architecture: str = ""  # Ampere, Hopper, ...
+    flash: bool = True  # FlashAttention 2 or later runs on it
+    linked: bool = True  # NVLink or the like between the GPUs of a node
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,7 @@ class Context:
     world: int | None = None
     device: Device | None = None
     hidden_size: int | None = None
+    layer_class: str | None = None  # of the model's decoder layers in transformers
     environment: Mapping[str, str] | None = None  # what a launch script sets; None if no script
 
     @property

@@ -14,16 +14,13 @@ _TRAIN, _MICRO, _ACCUM = BATCH_KEYS
 
 def batch_missing(facts: DeepSpeedFacts) -> Iterator[Hit]:
     """Neither the global nor the micro-batch size."""
-    if facts.ctx.framework == "hf" and facts.ctx.inferred:
-        return
     if facts.doc.has(_TRAIN) or facts.doc.has(_MICRO):
         return
     patch = (set_key(_MICRO, value=1),)
     if facts.ctx.hugging_face:
         patch = (set_key(_MICRO, value=AUTO),)
     path = (_ACCUM,) if facts.doc.has(_ACCUM) else ()
-    severity = "error" if not facts.ctx.hugging_face else "warning"
-    yield Hit(path, {}, patch, severity)  # type: ignore[arg-type]
+    yield Hit(path, {}, patch)
 
 
 def batch_product(facts: DeepSpeedFacts) -> Iterator[Hit]:

@@ -134,6 +134,13 @@ def partitioned_activations(facts: DeepSpeedFacts) -> Iterator[Hit]:
         yield Hit(path, {}, (set_key(*path, value=False),))
 
 
+def one_rank(facts: DeepSpeedFacts) -> Iterator[Hit]:
+    """ZeRO over a single process."""
+    offloads = any(facts.device(w) != "none" for w in ("offload_optimizer", "offload_param"))
+    if facts.ctx.world == 1 and facts.stage and not offloads:
+        yield Hit((ZERO, "stage"), {"stage": facts.stage})
+
+
 def degrees(facts: DeepSpeedFacts) -> Iterator[Hit]:
     """Parallel degrees that the processes cannot be divided into."""
     world = facts.ctx.world
@@ -242,6 +249,14 @@ RULES: tuple[Rule[DeepSpeedFacts], ...] = (
         "set it to false",
         "DeepSpeed 0.19.8, deepspeed/runtime/activation_checkpointing/checkpointing.py",
         partitioned_activations,
+    ),
+    Rule(
+        "ds-one-rank",
+        "info",
+        "stage {stage} over one process shards nothing and still pays for the buckets",
+        "start one process per GPU, offload, or use stage 0",
+        f"{ZERO_FOLDER}config.py (states are partitioned over the data-parallel ranks)",
+        one_rank,
     ),
     Rule(
         "ds-degrees",

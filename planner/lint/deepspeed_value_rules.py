@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from planner.lint.deepspeed_entries import entries, is_strict
@@ -25,6 +26,9 @@ _ARTICLES = {
 }
 
 
+_WHOLE = re.compile(r"[+-]?\d{1,30}(\.0*)?")  # text that pydantic takes for a whole number
+
+
 def mistyped(facts: DeepSpeedFacts) -> Iterator[Hit]:
     """Values of the wrong kind."""
     for path, name, value, key, section in entries(facts):
@@ -33,6 +37,9 @@ def mistyped(facts: DeepSpeedFacts) -> Iterator[Hit]:
         if len(path) == 1 and name == "zero_optimization" and isinstance(value, bool):
             continue
         if fits(value, key, lax=is_strict(facts, section)):
+            if name == "stage" and isinstance(value, str) and facts.ctx.hugging_face:
+                values = {"name": name, "value": repr(value), "kind": "a number, as compared"}
+                yield Hit(path, values, _retyped(path, value, key), "warning")
             continue
         patch = _retyped(path, value, key)
         values = {"name": name, "value": repr(value), "kind": _ARTICLES[key.kind]}
@@ -60,7 +67,7 @@ def fits(value: Value, key: Key, lax: bool) -> bool:
         return False
     if isinstance(value, bool):
         return True
-    if isinstance(value, str) and not lax:
+    if isinstance(value, str) and key.kind == "int" and not _WHOLE.fullmatch(value.strip()):
         return False
     number = as_int(value) if key.kind == "int" else as_number(value)
     return number is not None

@@ -137,6 +137,31 @@ def unsupported(facts: Facts) -> Iterator[Hit]:
             yield Hit((flag,), {"flag": need, "gpu": device.name, "other": other}, tuple(patch))
 
 
+def attention_unsupported(facts: Facts) -> Iterator[Hit]:
+    """FlashAttention 2 on a GPU it does not run on."""
+    device = facts.ctx.device
+    if device is None or device.flash:
+        return
+    for name in ("attn_implementation", "flash_attn"):
+        value = facts.doc.get(name)
+        asked = isinstance(value, str) and value in ("fa2", "fa3", "flash_attention_2")
+        if asked or (isinstance(value, str) and value.startswith("flash_attention_3")):
+            yield Hit((name,), {"gpu": device.name}, (set_key(name, value="sdpa"),))
+    for name in ("flash_attention", "use_flash_attn_v2"):
+        if _on(facts, name):
+            yield Hit((name,), {"gpu": device.name}, (remove_key(name),))
+
+
+ATTENTION_RULE: Rule[Facts] = Rule(
+    "hf-attention-unsupported",
+    "error",
+    "FlashAttention 2 needs Ampere or later; {gpu} cannot run it",
+    "use sdpa",
+    "Dao-AILab/flash-attention, README (GPU support)",
+    attention_unsupported,
+)
+
+
 def checkpointing_twice(facts: Facts) -> Iterator[Hit]:
     """Trainer checkpointing under FSDP's own."""
     yaml = facts.ctx.partner("accelerate")

@@ -172,7 +172,7 @@ def connections(facts: Facts) -> Iterator[Hit]:
     if env is None or deepspeed(facts.doc):
         return
     device = facts.ctx.device
-    if device is not None and device.name.startswith(("B1", "B2", "B3", "GB")):
+    if device is not None and device.architecture.startswith("Blackwell"):
         return
     fsdp = on(facts.doc, "use_torch_fsdp2") or on(facts.doc, "use_megatron_fsdp")
     value = env.get("CUDA_DEVICE_MAX_CONNECTIONS")

@@ -54,12 +54,19 @@ MEGATRON_RULES: tuple[Rule[Facts], ...] = (
     *hf_rules.ARGUMENT_RULES,
     *megatron_rules.RULES,
     *megatron_run_rules.RULES,
+    hf_rules.ATTENTION_RULE,
+)
+LLAMAFACTORY_RULES: tuple[Rule[Facts], ...] = (
+    *yaml_rules.RULES,
+    *hf_rules.RULES,
+    *llamafactory_rules.RULES,
+    hf_rules.ATTENTION_RULE,
 )
 KIND_RULES: Mapping[str, tuple[Rule[Facts], ...]] = {
     "accelerate": ACCELERATE_RULES,
-    "trainer": (*hf_rules.ARGUMENT_RULES, *hf_rules.RULES),
-    "llamafactory": (*yaml_rules.RULES, *hf_rules.RULES, *llamafactory_rules.RULES),
-    "axolotl": (*yaml_rules.RULES, *axolotl_rules.RULES),
+    "trainer": (*hf_rules.ARGUMENT_RULES, *hf_rules.RULES, hf_rules.ATTENTION_RULE),
+    "llamafactory": LLAMAFACTORY_RULES,
+    "axolotl": (*yaml_rules.RULES, *axolotl_rules.RULES, hf_rules.ATTENTION_RULE),
     "megatron": MEGATRON_RULES,
     "plan": plan_rules.RULES,
 }

@@ -90,6 +90,13 @@ CASES: list[tuple[str, str, str, dict[str, Any], Context]] = [
      Context("megatron")),
     # batch
     ("ds-batch-missing", "error", "", dict(BF16), Context()),
+    ("ds-batch-missing", "error", "gradient_accumulation_steps",
+     {"gradient_accumulation_steps": "auto", "bf16": {"enabled": "auto"}}, Context("hf")),
+    ("ds-wrong-type", "warning", "zero_optimization.stage",
+     zero(3) | {"zero_optimization": {"stage": "3"}}, Context("hf")),
+    ("ds-wrong-type", "error", "zero_optimization.reduce_bucket_size",
+     zero(2, reduce_bucket_size="5e8"), Context()),
+    ("ds-one-rank", "info", "zero_optimization.stage", zero(3), Context(world=1)),
     ("ds-batch-product", "error", "train_batch_size",
      {**zero(1), "train_batch_size": 64, "train_micro_batch_size_per_gpu": 4,
       "gradient_accumulation_steps": 1}, Context(world=8)),

@@ -128,6 +128,9 @@ CASES: list[Case] = [
     ("acc-parallelism", "error", "parallelism_config", "a.yaml",
      ACC_FSDP2 + "parallelism_config:\n  parallelism_config_dp_shard_size: 2\n"
                  "  parallelism_config_tp_size: 2\n", {}),
+    ("acc-layer-class", "error", "fsdp_config.fsdp_transformer_layer_cls_to_wrap", "a.yaml",
+     ACC_FSDP.replace("fsdp_version", "fsdp_transformer_layer_cls_to_wrap: GPT2Block\n"
+                                      "  fsdp_version"), {"model": "llama2-7b"}),
     # YAML itself
     ("yaml-duplicate-key", "warning", "num_machines", "a.yaml", ACC_DS + "num_machines: 1\n", {}),
     ("yaml-cycle", "error", "fsdp_config.x", "a.yaml",
@@ -142,6 +145,8 @@ CASES: list[Case] = [
     ("hf-checkpointing-twice", "error", "--gradient_checkpointing", "t.sh",
      "accelerate launch --config_file ac.yaml train.py --output_dir o --gradient_checkpointing",
      {}),
+    ("hf-attention-unsupported", "error", "--attn_implementation", "t.sh",
+     TRAIN + " --fp16 --attn_implementation flash_attention_2", {"gpus": V100}),
     ("hf-optimizer-replaced", "warning", "--optim", "t.sh",
      TRAIN + " --deepspeed off.json --optim adamw_bnb_8bit --bf16", {}),
     ("hf-accumulation-conflict", "error", "--gradient_accumulation_steps", "t.sh",
@@ -269,7 +274,11 @@ CASES: list[Case] = [
 BESIDE = {
     "ds.json": {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3}},
     "fp16.json": {"fp16": {"enabled": True}, "zero_optimization": {"stage": 2}},
-    "z3.json": {"bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 3}},
+    "z3.json": {
+        "train_micro_batch_size_per_gpu": "auto",
+        "bf16": {"enabled": "auto"},
+        "zero_optimization": {"stage": 3},
+    },
     "off.json": {
         "bf16": {"enabled": "auto"},
         "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}},

@@ -65,6 +65,9 @@ MEGATRON_MARKS = frozenset(
         "context_parallel_size",
     }
 )
+_MEGATRON_ONLY = frozenset(
+    {"tensor_model_parallel_size", "pipeline_model_parallel_size", "num_attention_heads"}
+) | {"micro_batch_size", "max_position_embeddings", "use_distributed_optimizer"}
 TRAINER_MARKS = frozenset(
     {
         "per_device_train_batch_size",
@@ -183,8 +186,9 @@ def _flag_value(values: Sequence[Word]) -> Value:
 
 def flags_kind(data: Mapping[str, Any]) -> str:
     """megatron or trainer, by the flags used."""
-    megatron = len(MEGATRON_MARKS & data.keys())
-    return "megatron" if megatron > len(TRAINER_MARKS & data.keys()) else "trainer"
+    megatron = MEGATRON_MARKS & data.keys()
+    sure = megatron & _MEGATRON_ONLY or len(megatron) > 3
+    return "megatron" if sure and len(megatron) > len(TRAINER_MARKS & data.keys()) else "trainer"
 
 
 def find_launch(script: Script, name: str, text: str) -> Launch | None:

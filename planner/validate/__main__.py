@@ -1,4 +1,4 @@
-"""Write docs/accuracy.md from tables of runs: python -m planner.validate RUNS.csv... -o FILE."""
+"""Write docs/accuracy.md or the intervals: python -m planner.validate RUNS.csv... -o FILE."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ from typing import Annotated
 
 import typer
 
-from planner.validate.command import accuracy
+from planner.validate.command import accuracy, write_intervals
 
 
 def main(
     runs: Annotated[list[Path], typer.Argument(help="Tables of measured runs, and counted bytes.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Markdown file to write.")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Page to write.")] = None,
+    intervals: Annotated[Path | None, typer.Option(help="Intervals to write, YAML.")] = None,
 ) -> None:
-    """Validate twice, with shipped and with refitted constants, and write the accuracy page."""
+    """Write the accuracy page of some tables, or the intervals their held-out errors ask for."""
     try:
-        accuracy(runs, output)
+        if intervals is not None:
+            write_intervals(runs, intervals)
+        if output is not None:
+            accuracy(runs, output)
     except ValueError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None

@@ -65,10 +65,10 @@ def accuracy_page(shipped: Report, held_out: Report) -> str:
         "## Exact counts\n",
         _oracle(shipped),
         "## Intervals\n",
-        "Every prediction carries an interval, below and above, from held-out residuals of its "
-        "stack's runs; *inside* is the share of runs inside it, *held* the share when a run's own "
-        "fold had no say in the interval. Stacks without ten comparable runs carry an assumed "
-        "one.\n",
+        "Every prediction carries an interval, below and above, from held-out residuals of "
+        "comparable runs: those of its kind of source here, of its stack in a plan. *Inside* is "
+        "the share of runs inside it, *held* the share when a run's own fold had no say in the "
+        "interval.\n",
         _intervals(held_out),
         "## Fitted constants\n",
         "Everything else is read from datasheets, kernel benchmarks, and the stacks' source code. "
@@ -204,6 +204,7 @@ def _oracle(report: Report) -> str:
 def _intervals(report: Report) -> str:
     rows = [
         (
+            i.kind,
             i.stack,
             i.quantity,
             str(i.count),
@@ -214,7 +215,9 @@ def _intervals(report: Report) -> str:
         )
         for i in report.intervals
     ]
-    return table(("stack", "of", "rows", "mean error", "interval", "inside", "held"), rows)
+    return table(
+        ("kind of source", "stack", "of", "rows", "mean error", "interval", "inside", "held"), rows
+    )
 
 
 def _constants(report: Report) -> str:

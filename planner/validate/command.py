@@ -13,7 +13,7 @@ from costmodels.stack import stack_names
 from planner.validate.accuracy import accuracy_page
 from planner.validate.evaluate import Scored, scored, source_score
 from planner.validate.headlines import headlines, oracle_headlines
-from planner.validate.intervals import interval_scores
+from planner.validate.intervals import interval_scores, interval_text
 from planner.validate.kinds import kind_of, load_kinds
 from planner.validate.logo import leave_out
 from planner.validate.memory_logo import leave_out_memory
@@ -99,6 +99,21 @@ def accuracy(runs: Sequence[Path], output: Path) -> str:
     except OSError as error:
         raise ValueError(f"{output}: cannot write: {error.strerror or error}") from None
     return page
+
+
+def write_intervals(runs: Sequence[Path], output: Path) -> None:
+    """Write the intervals that held-out errors of tables of runs ask for.
+
+    Raises
+    ------
+    ValueError
+        As ``validate``, or if the file cannot be written.
+    """
+    report, _ = validate(runs, logo=True)
+    try:
+        output.write_text(interval_text(report.intervals), encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"{output}: cannot write: {error.strerror or error}") from None
 
 
 def read_runs(paths: Sequence[Path], stack: str | None = None, profile: Path | None = None) -> Read:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
+import yaml
 
 from costmodels.numeric import Array
 from planner.validate.evaluate import Scored
@@ -12,9 +14,14 @@ from planner.validate.folds import folds
 from planner.validate.report import IntervalScore
 from planner.validate.run import Run
 from planner.validate.score import grouped
+from planner.validate.shipped import LEAST_RUNS
 
 HELD = 0.90  # share of runs an interval is to hold
-LEAST_RUNS = 10  # fewer say nothing about a twentieth
+MOST_LOW = 0.9  # a time or a peak is never below a tenth of its prediction
+HEADER = """# Intervals of predictions for known kinds of sources: measured / predicted - 1 of nine
+# in ten of their runs, below and above, every run predicted with constants fitted without its
+# group. Written by python -m planner.validate --intervals.
+"""
 
 
 def bounds(residuals: Array) -> tuple[float, float]:
@@ -55,37 +62,40 @@ def held(residuals: Array, fold: Array) -> float:
     return float(inside.mean())
 
 
+def interval_text(scores: Sequence[IntervalScore]) -> str:
+    """``intervals.yaml`` for held-out scores, bounds rounded up to whole per cent."""
+    kinds: dict[str, dict[str, dict[str, float]]] = {}
+    for s in scores:
+        low, high = (math.ceil(100 * x - 1e-9) / 100 for x in (s.low, s.high))
+        bounds = {"low": min(low, MOST_LOW), "high": high, "runs": s.count}
+        kinds.setdefault(s.kind, {})[s.quantity] = bounds
+    return HEADER + yaml.safe_dump({"kinds": kinds}, sort_keys=True, default_flow_style=None)
+
+
 def interval_scores(data: Scored) -> tuple[IntervalScore, ...]:
-    """For every stack and quantity: the interval its runs ask for, and the one it ships."""
+    """For every kind of source and quantity: the interval its runs ask for, and what they carry."""
     found = []
-    stacks = grouped([run.stack for run in data.runs])
-    for stack, places in stacks.items():
+    p = data.predictions
+    comparable = np.array([run.comparable for run in data.runs], dtype=bool)
+    for places in grouped([run.kind.name for run in data.runs]).values():
         for quantity, known, measured, predicted, shipped in (
-            ("time", data.timed, data.time, data.predictions.time, data.predictions.time_interval),
-            (
-                "memory",
-                data.weighed,
-                data.memory,
-                data.predictions.memory,
-                data.predictions.memory_interval,
-            ),
+            ("time", data.timed, data.time, p.time, p.time_interval),
+            ("memory", data.weighed, data.memory, p.memory, p.memory_interval),
         ):
-            comparable = [data.runs[int(i)].kind.comparable for i in places]
-            index = places[known[places] & np.array(comparable, dtype=bool)]
+            index = places[(known & comparable)[places]]
             if len(index) >= LEAST_RUNS:
                 residuals = measured[index] / predicted[index] - 1
                 runs = [data.runs[int(i)] for i in index]
-                found.append(_score(str(stack), quantity, residuals, runs, shipped[index]))
+                found.append(_score(quantity, residuals, runs, shipped[index]))
     return tuple(found)
 
 
-def _score(
-    stack: str, quantity: str, residuals: Array, runs: Sequence[Run], shipped: Array
-) -> IntervalScore:
+def _score(quantity: str, residuals: Array, runs: Sequence[Run], shipped: Array) -> IntervalScore:
     low, high = bounds(residuals)
     within = (-shipped[:, 0] <= residuals) & (residuals <= shipped[:, 1])
     return IntervalScore(
-        stack=stack,
+        kind=runs[0].kind.name,
+        stack=runs[0].stack,
         quantity=quantity,
         count=len(residuals),
         error=float(np.abs(1 / (1 + residuals) - 1).mean()),

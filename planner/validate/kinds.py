@@ -48,6 +48,7 @@ class When(Strict):
     skip: str = ""
     time_skip: str = ""
     memory_skip: str = ""
+    comparable: bool = True
     set: dict[str, str] = {}  # column -> what its cell means
     network: Network | None = None
     time: dict[str, Any] = {}  # fields of the stack's time profile

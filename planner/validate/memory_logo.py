@@ -3,7 +3,7 @@
 A kind of source names the memory constants that were fitted to its runs and the values tried. For
 every fold the combination with the least cost on the other folds predicts the fold. The cost of a
 measured run is its absolute error; of a run known to fit or not and predicted to lie on the wrong
-side of the limit, ``WRONG`` and how far it lies beyond; all in logarithms.
+side of the limit, ``WRONG`` and how far it lies beyond; in logarithms.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from planner.validate.predict import Predictions, predict_memory
 from planner.validate.run import Run
 from planner.validate.score import grouped
 
-WRONG = 0.5  # so that the verdict counts, and its distance only breaks ties
+WRONG = 0.5  # so large that verdicts count, and distances only break ties
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ def _cost(runs: Sequence[Run], value: Array, device: Array) -> Array:
     over = np.log(device / limit)
     oom = np.array([run.outcome == "oom" for run in runs])
     ok = np.array([run.outcome == "ok" for run in runs])
-    beyond = np.where(oom, np.maximum(0.0, -over), 0.0) + np.where(ok, np.maximum(0.0, over), 0.0)
-    wrong = beyond + WRONG * (beyond > 0)
+    fits = np.where(oom & (over <= 0), WRONG - over, 0.0)
+    misses = np.where(ok & (over > 0), WRONG + over, 0.0)
     error = np.abs(np.log(value / measured))
-    cost: Array = np.nan_to_num(np.where(np.isfinite(measured), error, wrong))
+    cost: Array = np.nan_to_num(np.where(np.isfinite(measured), error, fits + misses))
     return cost

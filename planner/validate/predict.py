@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from costmodels.step import step_time
 from costmodels.time import time_costs
 from planner.validate.kinds import changed
 from planner.validate.run import Changes, Run
+from planner.validate.shipped import interval_of
 
 AXES = (
     "dp",
@@ -201,9 +202,16 @@ def predict(runs: Sequence[Run]) -> Predictions:
         time=time,
         memory=memory,
         device=device,
-        time_interval=np.array([[s.time.interval_low, s.time.interval_high] for s in stacks]),
-        memory_interval=np.array([[s.memory.interval_low, s.memory.interval_high] for s in stacks]),
+        time_interval=_intervals(runs, stacks, "time"),
+        memory_interval=_intervals(runs, stacks, "memory"),
         limit=np.array([run.cluster.memory_limit for run in runs]),
         time_problem=time_problem,
         memory_problem=memory_problem,
     )
+
+
+def _intervals(
+    runs: Sequence[Run], stacks: Sequence[Stack], quantity: Literal["time", "memory"]
+) -> Array:
+    pairs = [interval_of(run, s, quantity) for run, s in zip(runs, stacks, strict=True)]
+    return np.array(pairs, dtype=float).reshape(-1, 2)

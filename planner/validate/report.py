@@ -108,12 +108,13 @@ class OracleScore(Frozen):
 
 
 class IntervalScore(Frozen):
-    """The interval of one stack's predictions, relative: below and above.
+    """The interval of predictions for one kind of source, relative: below and above.
 
     ``low``, ``high``: what nine in ten of its runs ask for; ``held``: the share of runs inside
     when their own fold has no say in it. ``shipped_*``: the interval predictions carry.
     """
 
+    kind: str
     stack: str
     quantity: str  # time | memory
     count: int

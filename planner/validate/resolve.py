@@ -108,6 +108,7 @@ def resolve(
         outcome=row.text("outcome"),
         time_skip=cells.reason("time_skip") or ("moe-time" if architecture.moe else ""),
         memory_skip=cells.reason("memory_skip"),
+        comparable=kind.comparable and all(when.comparable for when in cells.applied),
         assumed=tuple(sorted(set(cells.assumed))),
         **layout,
     )

@@ -69,6 +69,7 @@ class Run:
     outcome: str  # ok, oom, crashed_or_oom or empty
     time_skip: str
     memory_skip: str
+    comparable: bool = True  # counts in intervals
     assumed: tuple[str, ...] = field(default=())
 
     @property

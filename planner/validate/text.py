@@ -147,7 +147,7 @@ def headline_lines(headlines: tuple[Headline, ...]) -> list[str]:
 def interval_lines(intervals: tuple[IntervalScore, ...]) -> list[str]:
     """What nine in ten runs ask for, beside what predictions carry."""
     return [
-        f"interval {i.stack:18s} {i.quantity:6s} {i.count:5d} rows  "
+        f"interval {i.kind:26s} {i.quantity:6s} {i.count:5d} rows  "
         f"-{100 * i.low:.0f} +{100 * i.high:.0f} % hold {figure('', i.held)} held out;  "
         f"carried -{100 * i.shipped_low:.0f} +{100 * i.shipped_high:.0f} % "
         f"hold {figure('', i.shipped_held)}"

@@ -16,6 +16,7 @@ from planner.validate import measured, partition
 from planner.validate.headlines import load_lines
 from planner.validate.kinds import kind_of, load_kinds, spelled
 from planner.validate.shape import usual_heads
+from planner.validate.shipped import shipped_intervals
 from planner.validate.table import Row
 
 KINDS = load_kinds()
@@ -29,7 +30,7 @@ def test_a_kind_is_never_one_model_or_cluster() -> None:
     for kind in KINDS.kinds:
         assert set(kind.match) <= {"framework", "source", "precision"}, kind.name
     for when in KINDS.everywhere:
-        assert not set(when.match) & {"model", "gpu", "n_gpus", "ref"}
+        assert not set(when.match) & {"model", "n_gpus", "ref"}
 
 
 @pytest.mark.parametrize("kind", KINDS.kinds, ids=lambda kind: kind.name)
@@ -121,3 +122,8 @@ def test_shipped_stacks_carry_a_source_for_every_interval() -> None:
         stack = load_stack(name)
         assert {"interval_low", "interval_high"} <= set(stack.memory.sources)
         assert np.isfinite(stack.time.interval_low + stack.time.interval_high)
+
+
+def test_shipped_intervals_are_of_kinds_that_exist() -> None:
+    names = {kind.name for kind in KINDS.kinds}
+    assert set(shipped_intervals().kinds) <= names

@@ -6,11 +6,14 @@ import math
 
 import numpy as np
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.validate.intervals import bounds, held
+from planner.validate.intervals import bounds, held, interval_text
+from planner.validate.report import IntervalScore
 from planner.validate.score import blind_regret, rank_correlation, ranks, regret
+from planner.validate.shipped import Shipped
 
 TIMES = st.lists(st.floats(0.1, 1e3), min_size=2, max_size=30)
 
@@ -80,3 +83,11 @@ def test_an_interval_contains_the_prediction(residuals: list[float]) -> None:
     low, high = bounds(np.array(residuals))
     assert low >= 0
     assert high >= 0
+
+
+def test_intervals_read_back_what_scores_ask_for() -> None:
+    fields = {"kind": "x", "stack": "hf", "quantity": "time", "count": 20, "error": 0.1}
+    shipped = {"held": 0.9, "shipped_low": 0.2, "shipped_high": 0.2, "shipped_held": 0.9}
+    score = IntervalScore(**fields, low=0.061, high=0.2, **shipped)
+    written = Shipped.model_validate(yaml.safe_load(interval_text([score])))
+    assert written.kinds["x"]["time"].model_dump() == {"low": 0.07, "high": 0.2, "runs": 20}

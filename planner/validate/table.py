@@ -16,6 +16,7 @@ TableKind = Literal["runs", "activations", "peaks"]
 LARGEST = 1e18  # no cell of a run is beyond it
 
 ORACLE_ACTIVATIONS = ("family", "saved_activations", "layer_activations", "nonlayer_activations")
+FORWARD_TIMES = ("kind", "layers", "seq_len", "value_ms")  # profiles of single passes
 ORACLE_PEAKS = ("family", "peak_total", "peak_phase", "opt", "world")
 
 
@@ -142,6 +143,8 @@ def _text(path: Path) -> str:
 
 def _kind(path: Path, header: tuple[str, ...]) -> TableKind:
     names = set(header)
+    if names.issuperset(FORWARD_TIMES):
+        return "runs"  # no run of it names its GPUs: every row says what is missing
     if names.issuperset(ORACLE_ACTIVATIONS):
         return "activations"
     if names.issuperset(ORACLE_PEAKS):

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from planner.advisor.core import advise
     from planner.api import estimate, solve
 
-__all__ = ["estimate", "solve"]
+__all__ = ["advise", "estimate", "solve"]
 __version__ = "0.1.0"
 
 
@@ -20,4 +21,8 @@ def __getattr__(name: str) -> Any:
         from planner import api
 
         return getattr(api, name)
+    if name == "advise":
+        from planner.advisor.core import advise
+
+        return advise
     raise AttributeError(f"module 'planner' has no attribute {name!r}")

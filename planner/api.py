@@ -52,7 +52,7 @@ def solve(
     ValueError
         If the job is not one; one line.
     """
-    from planner.solve import solve_job
+    from planner.solving import solve_job
 
     return solve_job(resolve(_spec(spec, fields)), progress)
 
@@ -71,7 +71,7 @@ def estimate(
     ValueError
         If the job or the configuration is not valid; one line.
     """
-    from planner.estimate import estimate_job, read_plan
+    from planner.estimating import estimate_job, read_plan
 
     job = resolve(_spec(spec, fields))
     return estimate_job(job, read_plan(plan).plan if plan is not None else None)
@@ -103,7 +103,7 @@ def solve_to_files(
     """
     from planner.bundle import check_target, write_bundle
     from planner.report import markdown, summary
-    from planner.solve import solve_job
+    from planner.solving import solve_job
 
     job = resolve(make_spec(dict(fields)))
     folder = output if output is not None else job_folder(job)

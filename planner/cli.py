@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from planner.advisor.command import advise
 from planner.cli_common import (
     EXIT_INFEASIBLE,
     EXIT_NO,
@@ -197,7 +198,7 @@ def gpus(
     typer.echo(guard(hardware_table, name, as_json=json))
 
 
-for tool in (verify, validate, calibrate):
+for tool in (advise, verify, validate, calibrate):
     app.command()(tool)
 
 _NOT_FIELDS = ("job", "output", "force", "no_files", "fail_on", "json")

@@ -56,3 +56,14 @@ def test_the_command_line_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_interface_stays_what_it_is() -> None:
+    """A module of the same name must not take a function's place once it is imported."""
+    code = (
+        "from planner import advise, estimate, solve;"
+        "estimate(model='gpt3-125m', gpus='1xA100-80G');"
+        "from planner import advise, estimate, solve;"
+        "assert all(callable(f) for f in (advise, estimate, solve))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -130,8 +130,8 @@ def check_segments(plan: Plan, length: int) -> None:
 
     The plain model cuts its layers into segments and has none to spare. The pipeline engine counts
     from each stage's first function: on the first stage two come before the layers, on the last
-    three follow; a segment that holds any of these is not checkpointed (megatron/model/gpt_model.py,
-    deepspeed/runtime/pipe/module.py, _is_checkpointable).
+    three follow; a segment that holds any of these is not checkpointed
+    (megatron/model/gpt_model.py; deepspeed/runtime/pipe/module.py, _is_checkpointable).
     """
     counts = [stage.layers for stage in plan.stages]
     fits = counts[-1] % length == 0 if plan.pp == 1 else length == 1

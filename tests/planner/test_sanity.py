@@ -9,7 +9,7 @@ from costmodels.memory import memory_costs
 from costmodels.params import total_parameters
 from planner import estimate, solve
 from planner.catalogue import load_model
-from planner.estimate import estimate_job
+from planner.estimating import estimate_job
 from planner.evaluate import configuration_of
 from planner.job import resolve
 from planner.plan import Result
@@ -29,7 +29,7 @@ def fastest(**fields: object) -> float:
 
 def state_bytes(stack: str, zero_stage: int, dp: int) -> float:
     """Weights, gradients and optimizer states of Llama-2-7B, bytes a parameter."""
-    from planner.estimate import _from_fix
+    from planner.estimating import _from_fix
 
     fields = {
         "model": "7b",

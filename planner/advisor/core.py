@@ -1,0 +1,293 @@
+"""From files and options to a report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from planner.advisor.judgement import Judgement
+from planner.advisor.readers import Reading, read_arguments, read_file
+from planner.advisor.report import Advice, Cause, FileReport, FilledAuto, Report
+from planner.advisor.settings import Settings
+from planner.advisor.settings_read import settings_of
+from planner.advisor.source import Unreadable
+from planner.lint import Context, Finding, lint
+from planner.lint.context import check_framework
+from planner.lint.deepspeed_facts import DeepSpeedFacts
+from planner.lint.deepspeed_keys import (
+    VERSION,
+    version_tuple,
+)
+from planner.lint.document import dotted
+from planner.lint.finding import worst
+from planner.lint.rule import order
+
+if TYPE_CHECKING:
+    from hardware_db import Cluster
+from planner.advisor.context import context_of
+from planner.advisor.options import Options, hidden_size_of
+
+
+def advise(
+    files: str | Path | Iterable[str | Path],
+    *,
+    model: str | None = None,
+    gpus: str | None = None,
+    context: str | None = None,
+    deepspeed_version: str = VERSION,
+    client_optimizer: str | None = None,
+    args: str | None = None,
+    partners: Sequence[str | Path] = (),
+    symptom: str | None = None,
+    advice: bool = True,
+    **fields: Any,
+) -> Report:
+    """Judge configuration files people already have.
+
+    Parameters
+    ----------
+    files : path or paths
+        Files of any kind the advisor reads; patterns such as ``configs/*.json`` are expanded.
+    model, gpus : str, optional
+        As for ``solve``. Without GPUs the files are only linted. A model that a file names is
+        used if none is given.
+    context : str, optional
+        hf, accelerate, plain or megatron: who reads a DeepSpeed file. Inferred if not given.
+    deepspeed_version : str
+        The release the files are read by.
+    client_optimizer : str, optional
+        Class of the optimizer that the script makes itself.
+    args : str, optional
+        Trainer flags that the files are used with, as typed.
+    partners : sequence of paths
+        Further files of the same run.
+    symptom : str, optional
+        oom, nan, slow, host-oom or hang: rank its likely causes.
+    advice : bool
+        Whether to look for better plans.
+    **fields
+        Further fields of :class:`planner.spec.JobSpec`, such as ``seq_len``.
+
+    Returns
+    -------
+    Report
+        One report per file, in the order given.
+
+    Raises
+    ------
+    ValueError
+        If an option is wrong; one line. An unreadable file is reported, not raised.
+    """
+    options = _options(
+        context=context,
+        deepspeed_version=deepspeed_version,
+        client_optimizer=client_optimizer,
+        args=args,
+        partners=partners,
+        symptom=symptom,
+        advice=advice,
+        model=model,
+        gpus=gpus,
+        **fields,
+    )
+    cluster = _cluster(gpus, options.fields) if gpus else None
+    if model:
+        hidden_size_of(model)
+    return Report(files=tuple(report_on(path, options, cluster) for path in expand(files)))
+
+
+def _options(
+    *,
+    context: str | None = None,
+    deepspeed_version: str = VERSION,
+    client_optimizer: str | None = None,
+    args: str | None = None,
+    partners: Sequence[str | Path] = (),
+    symptom: str | None = None,
+    advice: bool = True,
+    model: str | None = None,
+    gpus: str | None = None,
+    **fields: Any,
+) -> Options:
+    """Options checked, the partner files read."""
+    return Options(
+        context=check_framework(context) if context is not None else None,
+        deepspeed_version=_version(deepspeed_version),
+        client_optimizer=client_optimizer,
+        arguments=read_arguments(args) if args else None,
+        partners=tuple(read_file(Path(p), follow=False).document for p in partners),
+        symptom=_symptom(symptom),
+        advice=advice,
+        model=model,
+        gpus=gpus,
+        fields={k: v for k, v in fields.items() if v is not None},
+    )
+
+
+def write_patched(report: Report, plan: int = 1, **options: Any) -> tuple[Path, ...]:
+    """Write the patched copy of every file a report has patches for, beside the original.
+
+    ``options`` are those of :func:`advise`.
+
+    Raises
+    ------
+    ValueError
+        If a file cannot be patched or written; one line.
+    """
+    from planner.advisor.apply import patched_path, patched_texts
+
+    chosen = _options(**options)
+    cluster = _cluster(chosen.gpus, chosen.fields) if chosen.gpus else None
+
+    def findings_of(reading: Reading) -> tuple[Finding, ...]:
+        return all_findings(reading, context_of(reading, chosen, cluster))
+
+    texts: dict[Path, str] = {}
+    for one in report.files:
+        if not one.error:
+            texts |= patched_texts(one, findings_of, plan)
+    written = []
+    for path, text in texts.items():
+        target = patched_path(path)
+        try:
+            target.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise ValueError(f"{target}: cannot write: {error.strerror or error}") from None
+        written.append(target)
+    return tuple(written)
+
+
+def _version(text: str) -> str:
+    version_tuple(text)
+    return text
+
+
+def _symptom(name: str | None) -> str | None:
+    from planner.advisor.symptoms import SYMPTOMS
+
+    if name is not None and name not in SYMPTOMS:
+        raise ValueError(f"symptom {name!r}: expected one of {', '.join(SYMPTOMS)}")
+    return name
+
+
+def expand(files: str | Path | Iterable[str | Path]) -> list[Path]:
+    """Paths with patterns written out; a pattern without a match stays as it is."""
+    given = [files] if isinstance(files, str | Path) else list(files)
+    out: list[Path] = []
+    for item in given:
+        text = str(item)
+        found = _matches(Path(text)) if set(text) & set("*?[") else []
+        if Path(text).is_dir():
+            found = _in_folder(Path(text))
+        out += found or [Path(text)]
+    return list(dict.fromkeys(out))
+
+
+_SUFFIXES = frozenset({".json", ".yaml", ".yml", ".sh", ".bash", ".sbatch", ".slurm"})
+
+
+def _in_folder(folder: Path) -> list[Path]:
+    """The files of a folder that the advisor can read."""
+    out = []
+    for path in sorted(folder.iterdir()):
+        if path.suffix in _SUFFIXES and path.is_file():
+            try:
+                read_file(path, follow=False)
+            except Unreadable:
+                continue
+            out.append(path)
+    return out
+
+
+def _matches(pattern: Path) -> list[Path]:
+    root = Path(pattern.anchor) if pattern.anchor else Path()
+    try:
+        found = root.glob(str(pattern.relative_to(pattern.anchor)))
+        return sorted(path for path in found if path.is_file())
+    except (ValueError, OSError):
+        return []  # not a pattern after all
+
+
+def report_on(path: Path, options: Options, cluster: Cluster | None) -> FileReport:
+    """The report of one file."""
+    try:
+        reading = read_file(path)
+    except Unreadable as error:
+        return FileReport(file=str(path), level="unreadable", error=str(error))
+    ctx = context_of(reading, options, cluster)
+    findings = all_findings(reading, ctx)
+    settings = settings_of(reading, ctx)
+    notes = [f"{name} is named but was not read" for name in reading.missing]
+    extra: tuple[Finding, ...] = ()
+    judged: Judgement | None = None
+    better: tuple[Advice, ...] = ()
+    if cluster is not None:
+        from planner.advisor.verdict import verdict_of
+
+        judged, better, extra, more = verdict_of(reading, ctx, settings, options, cluster)
+        notes += more
+    findings = order((*findings, *extra))
+    return FileReport(
+        file=str(path),
+        kind=reading.document.kind,
+        context=ctx.framework,
+        context_inferred=ctx.inferred,
+        deepspeed_version=ctx.deepspeed_version,
+        level=worst(findings) or "ok",
+        findings=findings,
+        filled=filled_autos(reading, ctx),
+        settings=dict(settings.values),
+        unknown=settings.unknown,
+        assumed=tuple(settings.assumed),
+        judgement=judged,
+        advice=better,
+        causes=_causes(options.symptom, reading, ctx, settings, judged, findings),
+        notes=tuple(notes),
+    )
+
+
+def _causes(
+    symptom: str | None,
+    reading: Reading,
+    ctx: Context,
+    settings: Settings,
+    judged: Judgement | None,
+    findings: tuple[Finding, ...],
+) -> tuple[Cause, ...]:
+    if symptom is None:
+        return ()
+    from planner.advisor.symptom_case import Case
+    from planner.advisor.symptoms import causes
+
+    return causes(symptom, Case(reading.document, ctx, settings, judged, findings))
+
+
+def _cluster(gpus: str, fields: Mapping[str, Any]) -> Cluster:
+    from hardware_db import parse_gpus
+
+    return parse_gpus(gpus, extra=fields.get("hardware"))
+
+
+def all_findings(reading: Reading, ctx: Context) -> tuple[Finding, ...]:
+    """Findings of a file and of the partner files it names."""
+    found = list(lint(reading.document, ctx))
+    own = {p.name for p in reading.partners}
+    for partner in ctx.partners:
+        if partner.name in own and partner.kind in ("deepspeed", "accelerate"):
+            others = tuple(p for p in ctx.partners if p is not partner)
+            beside = replace(ctx, partners=(*others, reading.document))
+            found += lint(partner, beside)
+    unique = {(f.id, f.file, f.key, f.effect): f for f in found}
+    return order(unique.values())
+
+
+def filled_autos(reading: Reading, ctx: Context) -> tuple[FilledAuto, ...]:
+    """What each ``auto`` becomes, in the file and in the DeepSpeed file beside it."""
+    docs = [d for d in (reading.document, *ctx.partners) if d.kind == "deepspeed"]
+    return tuple(
+        FilledAuto(file=doc.name, key=dotted(f.path), value=f.value, by=f.by)
+        for doc in docs
+        for f in DeepSpeedFacts(doc, ctx).autos
+    )

@@ -1,0 +1,304 @@
+"""A report as text, Markdown and SARIF."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from planner.advisor.judgement import Judgement
+from planner.advisor.report import Advice, FileReport, Report
+from planner.lint.finding import Finding
+from planner.lint.rule import short
+
+FORMATS = ("text", "json", "markdown", "sarif")
+GIB = 2**30
+MOST_INFO = 12  # in text and Markdown; JSON and SARIF hold all
+
+
+def render(report: Report, fmt: str) -> str:
+    """A report in one of :data:`FORMATS`.
+
+    Raises
+    ------
+    ValueError
+        If the format is not known.
+    """
+    if fmt == "json":
+        return report.model_dump_json(indent=2)
+    if fmt == "sarif":
+        return json.dumps(sarif(report), indent=2, ensure_ascii=False)
+    if fmt == "markdown":
+        return markdown(report)
+    if fmt == "text":
+        return text(report)
+    raise ValueError(f"format {fmt!r}: expected one of {', '.join(FORMATS)}")
+
+
+# --- text ---
+
+
+def text(report: Report) -> str:
+    """For a terminal."""
+    blocks = ["\n".join(_file_lines(one)) for one in report.files]
+    if len(report.files) > 1:
+        blocks.append(_summary(report))
+    return "\n\n".join(blocks)
+
+
+def _summary(report: Report) -> str:
+    levels = [one.level for one in report.files]
+    parts = [
+        f"{levels.count(level)} {name}"
+        for level, name in (
+            ("error", "with errors"),
+            ("warning", "with warnings"),
+            ("info", "with notes only"),
+            ("ok", "clean"),
+            ("unreadable", "unreadable"),
+        )
+        if level in levels
+    ]
+    return f"{len(levels)} files: {', '.join(parts)}"
+
+
+def _file_lines(one: FileReport) -> Iterator[str]:
+    if one.error:
+        yield one.error
+        return
+    how = "inferred" if one.context_inferred else "given"
+    yield f"{one.file}: {one.kind} file, context {one.context} ({how})"
+    shown = [f for f in one.findings if f.severity != "info"]
+    infos = [f for f in one.findings if f.severity == "info"]
+    for finding in (*shown, *infos[:MOST_INFO]):
+        yield from _finding_lines(finding, one.file)
+    if len(infos) > MOST_INFO:
+        yield f"  ... and {len(infos) - MOST_INFO} more notes (--json shows all)"
+    if not one.findings:
+        yield "  no findings"
+    known = [f for f in one.filled if f.value is not None]
+    if known:
+        filled = ", ".join(f"{f.key} = {short(f.value)}" for f in known)
+        yield f"  auto becomes: {filled}"
+    if one.judgement is not None:
+        yield from _judgement_lines(one.judgement)
+        if one.assumed:
+            yield f"  assumed: {'; '.join(one.assumed)}"
+    for index, advice in enumerate(one.advice, 1):
+        if index == 1:
+            yield "  better plans near it, low cost first:"
+        yield from _advice_lines(index, advice, one.file)
+    for cause in one.causes:
+        if cause.rank == 1:
+            yield "  likely causes:"
+        yield f"    {cause.rank}. {cause.cause}"
+        yield f"       check: {cause.check}"
+        yield f"       remedy: {cause.remedy}"
+    for note in one.notes:
+        yield f"  note: {note}"
+
+
+def _finding_lines(finding: Finding, file: str) -> Iterator[str]:
+    place = f":{finding.line}:{finding.column or 1}" if finding.line is not None else ""
+    name = finding.file if finding.file != file else ""
+    where = f"{name}{place}".lstrip(":")
+    key = f" {finding.key}" if finding.key else ""
+    yield f"  {finding.severity:<7} {where}{key}: {finding.effect} [{finding.id}]"
+    if finding.fix and finding.severity != "info":
+        yield f"          fix: {finding.fix}"
+
+
+def _judgement_lines(judged: Judgement) -> Iterator[str]:
+    low, high = judged.peak_memory_interval_bytes.low, judged.peak_memory_interval_bytes.high
+    side = "to spare" if judged.by_bytes >= 0 else "short"
+    yield (
+        f"  GPU memory: {judged.verdict}: {judged.peak_memory_bytes / GIB:.1f} GiB"
+        f" ({low / GIB:.1f} to {high / GIB:.1f}) of {judged.memory_limit_bytes / GIB:.1f},"
+        f" {abs(judged.by_bytes) / GIB:.1f} GiB {side}, peak in {judged.peak_phase}"
+    )
+    parts = sorted(judged.memory.items(), key=lambda item: -item[1])
+    yield "    " + ", ".join(f"{name} {size / GIB:.1f}" for name, size in parts if size > 2**26)
+    for line in judged.host:
+        word = "fits" if line.fits else "does not fit"
+        yield (
+            f"  host RAM, {line.what}: {word}: {line.bytes / GIB:.0f} of"
+            f" {line.limit_bytes / GIB:.0f} GiB a node"
+        )
+    if judged.nvme_bytes:
+        yield f"  NVMe: {judged.nvme_bytes / GIB:.0f} GiB a node"
+    if judged.step_time_s is not None:
+        interval = judged.step_time_interval_s
+        span = f" ({interval.low:.3g} to {interval.high:.3g})" if interval is not None else ""
+        parts_ = ", ".join(f"{p.name} {p.share:.0%}" for p in judged.largest_parts)
+        yield f"  step: {judged.step_time_s:.3g} s{span}: {parts_}"
+
+
+def _advice_lines(index: int, advice: Advice, file: str) -> Iterator[str]:
+    step = "" if advice.step_time_s is None else f", step {advice.step_time_s:.3g} s"
+    yield (
+        f"    {index}. {advice.title}: {advice.verdict},"
+        f" {advice.peak_memory_bytes / GIB:.1f} GiB{step}"
+    )
+    yield f"       buys {advice.buys}; costs {advice.costs}"
+    for line in patch_lines(advice, file):
+        yield f"       {line}"
+
+
+def patch_lines(advice: Advice, file: str) -> list[str]:
+    """The patch, a line per change."""
+    out = []
+    for part in advice.files:
+        prefix = "" if part.file == file else f"{part.file}: "
+        for edit in part.edits:
+            key = ".".join(map(str, edit.path))
+            if edit.action == "set":
+                out.append(f"{prefix}{key}: {json.dumps(edit.value)}")
+            else:
+                out.append(f"{prefix}{edit.action} {key}")
+    return out + [f"add {flag}" for flag in advice.flags]
+
+
+# --- Markdown ---
+
+_ICONS = {"error": "❌", "warning": "⚠️", "info": "ℹ️"}
+
+
+def markdown(report: Report) -> str:
+    """A summary for a pull request."""
+    out = ["### planner advise", "", _summary(report), ""]
+    for one in report.files:
+        out += _markdown_file(one)
+    return "\n".join(out).rstrip() + "\n"
+
+
+def _markdown_file(one: FileReport) -> list[str]:
+    name = _cell(one.file)
+    if one.error:
+        return [f"#### `{name}`", "", f"❌ {_cell(one.error)}", ""]
+    out = [f"#### `{name}` ({one.kind}, context {one.context})", ""]
+    if one.findings:
+        out += ["| | place | what | fix |", "|---|---|---|---|"]
+        infos = 0
+        for finding in one.findings:
+            infos += finding.severity == "info"
+            if finding.severity == "info" and infos > MOST_INFO:
+                continue
+            place = f"{finding.line}" if finding.line is not None else ""
+            key = f"`{_cell(finding.key)}` " if finding.key else ""
+            out.append(
+                f"| {_ICONS[finding.severity]} | {key}{place} | {_cell(finding.effect)}"
+                f" `{finding.id}` | {_cell(finding.fix)} |"
+            )
+        out.append("")
+    else:
+        out += ["No findings.", ""]
+    if one.judgement is not None:
+        out += [*_markdown_judgement(one.judgement), ""]
+    for advice in one.advice:
+        out.append(f"- **{_cell(advice.title)}**: buys {advice.buys}; costs {advice.costs}")
+        out += [f"  - `{_cell(line)}`" for line in patch_lines(advice, one.file)]
+    out += [f"{c.rank}. {_cell(c.cause)} (check: {_cell(c.check)})" for c in one.causes]
+    return [*out, ""]
+
+
+def _markdown_judgement(judged: Judgement) -> list[str]:
+    rows = [
+        f"| GPU memory | {judged.verdict} | {judged.peak_memory_bytes / GIB:.1f} of"
+        f" {judged.memory_limit_bytes / GIB:.1f} GiB |"
+    ]
+    rows += [
+        f"| host RAM, {line.what} | {'fits' if line.fits else 'does not fit'} |"
+        f" {line.bytes / GIB:.0f} of {line.limit_bytes / GIB:.0f} GiB a node |"
+        for line in judged.host
+    ]
+    if judged.step_time_s is not None:
+        rows.append(f"| step | | {judged.step_time_s:.3g} s |")
+    return ["| | verdict | |", "|---|---|---|", *rows]
+
+
+def _cell(value: str) -> str:
+    """Text that cannot break a table, nor become markup."""
+    flat = " ".join(str(value).split())
+    return flat.replace("|", "\\|").replace("<", "&lt;").replace("`", "'")
+
+
+# --- SARIF ---
+
+_LEVELS = {"error": "error", "warning": "warning", "info": "note"}
+SARIF_SCHEMA = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
+
+
+def sarif(report: Report) -> dict[str, Any]:
+    """SARIF 2.1.0, for code scanning."""
+    from planner import __version__
+    from planner.lint.run import all_rules
+
+    used = {f.id for one in report.files for f in one.findings}
+    rules = [
+        {
+            "id": rule.id,
+            "shortDescription": {"text": rule.effect},
+            "help": {"text": f"{rule.fix}. Source: {rule.source}"},
+            "defaultConfiguration": {"level": _LEVELS[rule.severity]},
+        }
+        for rule in all_rules()
+        if rule.id in used
+    ]
+    known = {rule["id"] for rule in rules}
+    rules += [{"id": name, "shortDescription": {"text": name}} for name in sorted(used - known)]
+    results = [_result(finding) for one in report.files for finding in one.findings]
+    results += [_verdict(one) for one in report.files if one.judgement and not one.judgement.fits]
+    broken = [_notification(one) for one in report.files if one.error]
+    invocation: dict[str, Any] = {"executionSuccessful": not broken}
+    if broken:
+        invocation["toolExecutionNotifications"] = broken
+    driver = {
+        "name": "planner advise",
+        "version": __version__,
+        "informationUri": "https://pypi.org/project/llm-training-planner/",
+        "rules": [*rules, {"id": "does-not-fit", "shortDescription": {"text": "does not fit"}}],
+    }
+    run = {"tool": {"driver": driver}, "results": results, "invocations": [invocation]}
+    return {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _uri(file: str) -> str:
+    from urllib.parse import quote
+
+    return quote(file.replace("\\", "/"))
+
+
+def _location(file: str, line: int | None, column: int | None) -> dict[str, Any]:
+    region = {"startLine": line or 1, "startColumn": column or 1}
+    return {"physicalLocation": {"artifactLocation": {"uri": _uri(file)}, "region": region}}
+
+
+def _result(finding: Finding) -> dict[str, Any]:
+    fix = f" Fix: {finding.fix}." if finding.fix else ""
+    return {
+        "ruleId": finding.id,
+        "level": _LEVELS[finding.severity],
+        "message": {"text": f"{finding.key}: {finding.effect}.{fix}".lstrip(": ")},
+        "locations": [_location(finding.file, finding.line, finding.column)],
+    }
+
+
+def _verdict(one: FileReport) -> dict[str, Any]:
+    judged = one.judgement
+    assert judged is not None
+    return {
+        "ruleId": "does-not-fit",
+        "level": "error",
+        "message": {"text": "; ".join(line.strip() for line in _judgement_lines(judged))},
+        "locations": [_location(one.file, 1, 1)],
+    }
+
+
+def _notification(one: FileReport) -> dict[str, Any]:
+    return {
+        "level": "error",
+        "message": {"text": one.error},
+        "locations": [_location(one.file, 1, 1)],
+    }

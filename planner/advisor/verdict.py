@@ -1,0 +1,104 @@
+"""The verdict and the advice for a file, or why there is none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from planner.advisor.advice import advise_on
+from planner.advisor.judge import Target, gather, judge, make_job, megatron_shape
+from planner.advisor.judgement import Judgement
+from planner.advisor.readers import Reading
+from planner.advisor.report import Advice
+from planner.advisor.settings import Settings
+from planner.lint import Context, Finding
+from planner.lint.document import Document
+from planner.lint.megatron_flags import number
+
+if TYPE_CHECKING:
+    from hardware_db import Cluster
+    from planner.advisor.options import Options
+
+Outcome = tuple[Judgement | None, tuple[Advice, ...], tuple[Finding, ...], list[str]]
+
+
+def verdict_of(
+    reading: Reading, ctx: Context, settings: Settings, options: Options, cluster: Cluster
+) -> Outcome:
+    """Judgement, better plans, findings that only the cost models make, and notes."""
+    notes: list[str] = []
+    target = _target(reading, options, settings, notes)
+    tuning = settings.get("tuning")
+    if tuning not in (None, "full"):
+        return None, (), (), [*notes, f"no verdict: {tuning} tuning is not predicted yet"]
+    if target is None:
+        return None, (), (), [*notes, "no verdict: give --model"]
+    if settings.gpus and settings.gpus != cluster.gpus:
+        notes.append(f"the file speaks of {settings.gpus} processes, {cluster.gpus} GPUs are given")
+    try:
+        fields, fix = gather(settings, target, cluster.gpus)
+        job = make_job(fields, fix, target)
+        judged = judge(job)
+    except ValueError as error:
+        return None, (), (_refused(reading.document, str(error)),), notes
+    notes += job.notes
+    better: tuple[Advice, ...] = ()
+    if options.advice:
+        better = advise_on(fields, fix, judged, target, reading, ctx)
+        if not better and not judged.fits:
+            notes.append(
+                "no small change of this file makes it fit; `planner solve` searches all plans"
+            )
+    return judged, better, (), notes
+
+
+def _target(
+    reading: Reading, options: Options, settings: Settings, notes: list[str]
+) -> Target | None:
+    """The model and the GPUs: from the options, else from the file."""
+    fields: dict[str, Any] = {**options.fields, "gpus": options.gpus}
+    doc = reading.document
+    if options.model:
+        return Target({**fields, "model": options.model})
+    if doc.kind == "megatron":
+        shape = megatron_shape(doc)
+        if shape is not None:
+            if settings.get("seq_len") is None and number(doc, "max_position_embeddings"):
+                fields["seq_len"] = number(doc, "max_position_embeddings")
+            notes.append(f"model read from the flags: {shape.layers} layers of {shape.hidden}")
+            return Target(fields, shape)
+    named = _named(doc)
+    if named is None:
+        return None
+    from planner.catalogue import resolve_model
+
+    try:
+        model = resolve_model(named).architecture.name
+    except ValueError as error:
+        notes.append(f"the file's model: {error}")
+        return None
+    notes.append(f"model {model}, as the file names it")
+    return Target({**fields, "model": named})
+
+
+def _named(doc: Document) -> str | None:
+    """A model that the file names; a path on the user's machine is not opened."""
+    for name in ("model_name_or_path", "base_model", "pretrained_model_name_or_path"):
+        value = doc.get(name)
+        if isinstance(value, str) and value and not value.startswith((".", "/", "~")):
+            return None if value.endswith((".json", ".yaml", ".yml")) else value
+    value = doc.get("job", "model")
+    return value if isinstance(value, str) else None
+
+
+def _refused(doc: Document, reason: str) -> Finding:
+    reason = reason.removeprefix("advise: ")
+    return Finding(
+        id="not-valid",
+        severity="error",
+        file=doc.name,
+        key="",
+        line=1 if doc.text else None,
+        effect=" ".join(reason.split()),
+        fix="change what it names",
+        source="the planner's rules of stacks and hardware",
+    )

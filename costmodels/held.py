@@ -91,7 +91,8 @@ def leading_held(c: Configuration, first: Numeric) -> Held:
 def ends_held(c: Configuration, first: Numeric, last: Numeric) -> Held:
     """The embedding on the ``first`` stage, the final norm and head on the ``last``."""
     parameters = stage_parameters(c.architecture, 0, first, last, vocabulary(c))
-    if not c.stack.memory.embedding_split:
+    # a tied table is split with the head that shares it (deepspeed/module_inject/auto_tp.py)
+    if not c.stack.memory.embedding_split and not c.architecture.tied_embeddings:
         table = token_table(c.architecture, vocabulary(c)) * first
         parameters = parameters + Parameters(sharded=-table, replicated=table)
     return held(c, parameters)

@@ -16,4 +16,8 @@ MEASURED = (  # at least one of them
     *("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu_pct", "peak_mem_gib"),
     "outcome",
 )
+FROM_ZERO = ("experts", "topk", "zero_stage")  # whole numbers that may be 0
+MOST = {"layers": 10_000, "hidden": 1_000_000, "n_gpus": 1_000_000, "zero_stage": 3}
+MOST_WHOLE = 1_000_000_000  # for the other whole numbers
+MEMORY_KINDS = ("allocated", "reserved", "nvidia-smi")  # of peak_mem_gib
 OUTCOMES = ("", "ok", "oom", "crashed_or_oom", "error")

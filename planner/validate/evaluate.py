@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.numeric import Array
-from planner.validate.predict import KINDS_OF_MEMORY, Predictions
+from planner.validate.columns import MEMORY_KINDS
+from planner.validate.predict import Predictions
 from planner.validate.report import FitScore, GroupScore, MemoryScore, SourceScore, TimeScore
 from planner.validate.run import Run
 from planner.validate.score import (
@@ -133,7 +134,7 @@ def blind_of(data: Scored, index: Array) -> tuple[float, bool] | None:
 def memory_scores(data: Scored, index: Array) -> tuple[MemoryScore, ...]:
     """Peak memory of some runs, by memory kind."""
     found = []
-    for kind in KINDS_OF_MEMORY:
+    for kind in MEMORY_KINDS:
         own = np.array([data.runs[i].memory_kind == kind for i in index], dtype=bool)
         chosen = index[data.weighed[index] & own]
         if not len(chosen):

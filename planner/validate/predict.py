@@ -18,6 +18,7 @@ from costmodels.peak import peak
 from costmodels.stack import Stack, load_stack
 from costmodels.step import step_time
 from costmodels.time import time_costs
+from planner.validate.columns import MEMORY_KINDS
 from planner.validate.kinds import changed
 from planner.validate.run import Changes, Run
 from planner.validate.shipped import interval_of
@@ -35,7 +36,6 @@ AXES = (
     "offload_optimizer",
     "offload_parameters",
 )
-KINDS_OF_MEMORY = ("allocated", "reserved", "nvidia-smi")
 
 Fields = Mapping[str, Any]
 
@@ -187,7 +187,7 @@ def _memory(runs: Sequence[Run], fields: Fields, rescue: bool) -> tuple[Array, A
         shape = (len(index), some[0].pp)
         kinds = [np.broadcast_to(x, shape) for x in (top.allocated, top.reserved, top.device)]
         for place, (i, run) in enumerate(zip(index, some, strict=True)):
-            own = kinds[KINDS_OF_MEMORY.index(run.memory_kind)][place]
+            own = kinds[MEMORY_KINDS.index(run.memory_kind)][place]
             value[i] = own[0] if run.kind.report == "first" else own.max()
             device[i] = kinds[2][place].max()
     return value, device, problems

@@ -17,6 +17,7 @@ from costmodels.numeric import GIB
 from hardware_db import Cluster, find, parse_gpus
 from planner.validate import measured, partition
 from planner.validate.cells import Cells
+from planner.validate.columns import MEMORY_KINDS
 from planner.validate.kinds import Kind, Kinds, When, kind_of, spelled
 from planner.validate.run import Changes, Machine, Run, Skip
 from planner.validate.shape import architecture_of
@@ -72,6 +73,7 @@ def resolve(
         raise Skip("inconsistent as printed")
     precision = _precision(cells)
     sequences = layout["dp"] * micro_batch * grad_accum
+    printed = row.text("mem_kind") or kind.memory_kind
     name = stack or kind.stack or row.text("framework").lower()
     time = measured.step_time(
         cells.row, kind.flops, architecture, cluster, precision, sequences, recompute
@@ -103,8 +105,8 @@ def resolve(
         layers=_stages(cells, architecture, layout["pp"]),
         n_gpus=gpus,
         time=time,
-        memory=measured.memory(row),
-        memory_kind=row.text("mem_kind") or kind.memory_kind,
+        memory=measured.memory(row) if printed in MEMORY_KINDS else None,
+        memory_kind=printed if printed in MEMORY_KINDS else kind.memory_kind,
         outcome=row.text("outcome"),
         time_skip=cells.reason("time_skip") or ("moe-time" if architecture.moe else ""),
         memory_skip=cells.reason("memory_skip"),

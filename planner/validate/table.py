@@ -9,7 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from planner.validate.columns import FLAGS, MEASURED, NEEDED, NUMBERS, OUTCOMES, WHOLE
+from planner.validate.columns import (
+    FLAGS,
+    FROM_ZERO,
+    MEASURED,
+    MOST,
+    MOST_WHOLE,
+    NEEDED,
+    NUMBERS,
+    OUTCOMES,
+    WHOLE,
+)
 
 TableKind = Literal["runs", "activations", "peaks"]
 
@@ -49,8 +59,10 @@ class Row:
             raise self.bad(name, "a number") from None
         if not math.isfinite(value) or value < 0 or value > LARGEST:
             raise self.bad(name, "a number from 0 up")
-        if name in WHOLE and value != int(value):
-            raise self.bad(name, "a whole number")
+        if name in WHOLE:
+            least, most = int(name not in FROM_ZERO), MOST.get(name, MOST_WHOLE)
+            if value != int(value) or not least <= value <= most:
+                raise self.bad(name, f"a whole number from {least} to {most}")
         return value
 
     def whole(self, name: str) -> int | None:

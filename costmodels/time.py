@@ -90,8 +90,7 @@ def _layer(cfg: Configuration, rates: Rates, stages: Stages) -> tuple[Parts, Par
     passes = []
     for i, floor in enumerate(floors):
         parts: dict[str, Numeric] = {name: pair[i] for name, pair in pairs.items()}
-        work = total(parts)
-        parts["launch"] = np.maximum(floor - work, 0.0) + time.host_serial * np.minimum(floor, work)
+        parts["launch"] = np.maximum(floor - total(parts), 0.0)
         passes.append(parts)
     return passes[0], passes[1]
 

@@ -47,7 +47,6 @@ class TimeProfile(BaseModel):
     host_tp_node: float = Field(default=0.0, ge=0)  # more for each further node of a tp group
     host_tp_pipeline: float = Field(default=0.0, ge=0)  # more a tp rank, pp > 1 on several nodes
     host_backward: float = Field(default=1.2, gt=0)  # backward / forward
-    host_serial: float = Field(default=0.0, ge=0, le=1)  # share of host and GPU not overlapped
 
     # kernels
     flash: tuple[str, ...] = ("FA3", "FA2", "FA1")  # the first the GPU has is the one that runs

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping
-from dataclasses import replace
-from functools import cache
 from typing import Any
 
 from costmodels.architecture import Architecture
 from costmodels.configuration import OFFLOAD_TIERS
 from costmodels.costs import GRANULARITIES
-from costmodels.numeric import GIB
-from hardware_db import Cluster, find, parse_gpus
 from planner.validate import measured, partition
 from planner.validate.cells import Cells
 from planner.validate.columns import MEMORY_KINDS
 from planner.validate.kinds import Kind, Kinds, When, kind_of, spelled
-from planner.validate.run import Changes, Machine, Run, Skip
+from planner.validate.machine import machine_of
+from planner.validate.run import Changes, Run, Skip
 from planner.validate.shape import architecture_of
 from planner.validate.table import Row
 
 LAYOUT = ("dp", "tp", "pp", "cp", "ep", "virtual_stages")
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8")
-_RATE = re.compile(r"(?:(\d+)\s*x\s*)?(\d+(?:\.\d+)?)\s*Gb(?:ps|/s)\s*(per GPU)?", re.IGNORECASE)
-WIRE = 0.9  # of a network's rate that collectives reach where nobody measured it
 FLASH_BY_AGE = ("FA4", "FA3", "FA2", "FA1")
 
 
@@ -66,7 +60,7 @@ def resolve(
     architecture = architecture_of(cells, seq_len)
     layout = _layout(cells, gpus)
     micro_batch, grad_accum = _batch(cells, layout["dp"], layout["pp"])
-    machine, cluster = _machine(cells, kinds, gpus)
+    machine, cluster = machine_of(cells, kinds, gpus)
     mix = _mix(cells)
     recompute = mix[0][0] if mix else _spelled(cells, kinds, "act_ckpt", "recompute")
     if layout["pp"] > architecture.layers:
@@ -160,69 +154,6 @@ def _batch(cells: Cells, dp: int, pp: int) -> tuple[int, int]:
     if accum is None:
         accum = cells.whole("grad_accum", 1)
     return micro, accum or 1
-
-
-def _machine(cells: Cells, kinds: Kinds, gpus: int) -> tuple[Machine, Cluster]:
-    name = cells.kind.gpu or cells.row.text("gpu")
-    gpu = name if _known(name) else spelled(kinds.gpus, name) or name
-    per_node = cells.row.whole("gpus_per_node") or cells.kind.gpus_per_node
-    network = _network(cells, gpus, per_node or 8)
-    printed = cells.row.number("gpu_mem_gb")
-    try:
-        cluster = _cluster(gpu, gpus, per_node, network)
-    except ValueError:
-        raise Skip(f"gpu: {name or 'not named'}") from None
-    limit = None
-    if printed and printed * GIB > 1.1 * cluster.gpu.memory:
-        limit = 0.99 * printed * GIB  # a larger variant of the card
-        cluster = replace(cluster, memory_limit=limit)
-    return Machine(gpu, cluster.nodes, cluster.gpus_per_node, network, limit), cluster
-
-
-@cache
-def _known(name: str) -> bool:
-    try:
-        return find(name)[0] == "gpu"
-    except ValueError:
-        return False
-
-
-@cache
-def _cluster(gpu: str, gpus: int, per_node: int | None, network: float | None) -> Cluster:
-    one = parse_gpus(f"1x{gpu}")
-    full = parse_gpus(gpu if gpus == 1 else f"{_most(gpu)}x{gpu}").node.gpus
-    share = min(gpus, per_node or full)
-    while gpus % share:
-        share -= 1
-    share = share if share <= full else full
-    spec = f"{gpus // share}x{share}x{gpu}" if gpus > share else f"{share}x{gpu}"
-    cluster = parse_gpus(spec) if gpus > 1 else one
-    return cluster.with_overrides(inter_bandwidth=network) if network else cluster
-
-
-@cache
-def _most(gpu: str) -> int:
-    """GPUs of the largest reference node."""
-    for count in (72, 16, 8, 4, 2):
-        try:
-            if parse_gpus(f"{count}x{gpu}").nodes == 1:
-                return count
-        except ValueError:
-            continue
-    return 1
-
-
-def _network(cells: Cells, gpus: int, per_node: int) -> float | None:
-    """Bandwidth of a node: by convention, as printed, or None for the reference node's. [byte/s]"""
-    network, nodes = cells.network, max(1.0, gpus / per_node)
-    if network is not None:
-        crowd = max(0.0, math.log2(nodes / network.alone))
-        return network.value * 1e9 / (1 + network.contention * crowd)
-    found = _RATE.search(cells.row.text("inter_bw"))
-    if found is None:
-        return None
-    count = int(found[1] or 1) * (per_node if found[3] else 1)
-    return WIRE * count * float(found[2]) * 1e9 / 8
 
 
 def _precision(cells: Cells) -> str:

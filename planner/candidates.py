@@ -14,6 +14,7 @@ from planner.solver.program import Batch
 from planner.space import Shapes, enumerate_shapes
 from planner.tables import Tables, build, objective_scale
 
+ACROSS = "tp across nodes, tried when nothing else fits"
 CELLS = 60_000  # shapes x stages of one batch: keeps a batch's arrays near 50 MB
 
 
@@ -74,7 +75,13 @@ def take(table: Tables, mask: Array) -> Tables:
     return Tables(table.shapes.take(mask), table.batch.take(np.flatnonzero(mask)), table.scale)
 
 
-def candidates(job: Job, *, limited: bool = True, waived: tuple[str, ...] = ()) -> Candidates:
+def candidates(
+    job: Job,
+    *,
+    limited: bool = True,
+    waived: tuple[str, ...] = (),
+    across_nodes: bool = False,
+) -> Candidates:
     """All candidates of a job.
 
     Parameters
@@ -85,7 +92,12 @@ def candidates(job: Job, *, limited: bool = True, waived: tuple[str, ...] = ()) 
         Whether stages keep to what the stack can express.
     waived : tuple[str, ...]
         Names of rules to leave out.
+    across_nodes : bool
+        Whether tensor parallelism may cross nodes where the user does not ask for a degree: it
+        is tried only when nothing else fits.
     """
+    demand = job.spec.constraint("tp")
+    inside = not (across_nodes or demand.allowed is not None or demand.low is not None)
     kept: list[Shapes] = []
     enumerated = 0
     removed: dict[str, int] = {}
@@ -94,6 +106,11 @@ def candidates(job: Job, *, limited: bool = True, waived: tuple[str, ...] = ()) 
         enumerated += len(shapes)
         for name, count in counts.items():
             removed[name] = removed.get(name, 0) + count
+        if inside:
+            far = left.tp > job.cluster.gpus_per_node
+            if far.any():
+                removed[ACROSS] = removed.get(ACROSS, 0) + int(np.count_nonzero(far))
+                left = left.take(~far)
         kept += _groups(left)
     scale = objective_scale(np.concatenate([s.virtual_stages for s in kept])) if kept else 1
     tables = tuple(build(job, shapes, scale, limited=limited) for shapes in kept)

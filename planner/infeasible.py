@@ -62,7 +62,7 @@ def _reason(job: Job, space: Candidates, close: Nearest | None) -> str:
 
 def _relaxations(job: Job) -> Iterator[Relaxation]:
     for change, relaxed in _changes(job):
-        space = candidates(relaxed)
+        space = candidates(relaxed, across_nodes=True)
         found = fastest(relaxed, space, time_limit=TIME_LIMIT)
         if found is None:
             continue
@@ -95,7 +95,10 @@ def _changes(job: Job) -> Iterator[tuple[str, Job]]:
 
 def _first(options: Iterator[tuple[str, Job]]) -> tuple[str, Job] | None:
     for text, relaxed in options:
-        if fastest(relaxed, candidates(relaxed), time_limit=TIME_LIMIT) is not None:
+        if (
+            fastest(relaxed, candidates(relaxed, across_nodes=True), time_limit=TIME_LIMIT)
+            is not None
+        ):
             return text, relaxed
     return None
 

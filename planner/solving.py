@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from planner.article import compare
-from planner.candidates import Candidates, candidates
+from planner.candidates import ACROSS, Candidates, candidates
 from planner.choose import choose
 from planner.estimating import assumptions
 from planner.evaluate import evaluate
@@ -40,6 +40,12 @@ def solve_job(job: Job, progress: Callable[[str], None]) -> Result:
     found = proof.search(
         space.batches, time_limit=clock.left(), progress=clock.searching(space, job)
     )
+    across = found.status == "infeasible" and ACROSS in space.rules
+    if across:
+        space = candidates(job, across_nodes=True)
+        found = proof.search(
+            space.batches, time_limit=clock.left(), progress=clock.searching(space, job)
+        )
     if found.best is None:
         return _no_plan(job, space, found, clock)
     optimum = found_in(space, found.best)
@@ -65,7 +71,7 @@ def solve_job(job: Job, progress: Callable[[str], None]) -> Result:
         ladder=ladder_trace(job, space, optimum),
         article=compare(job, space, plan, predicted),
         alternatives=_alternatives(job, space, optimum, chosen, clock),
-        unrestricted=_unrestricted(job, plan, optimum, clock),
+        unrestricted=_unrestricted(job, plan, optimum, across, clock),
         assumptions=assumptions(job, plan),
         notes=(*job.notes, *_notes(predicted), *_gain(plan, chosen, space, clock)),
     )
@@ -195,14 +201,16 @@ def _same(a: Found, b: Found) -> bool:
     return a.table is b.table and a.index == b.index
 
 
-def _unrestricted(job: Job, plan: Plan, optimum: Found, clock: _Clock) -> Alternative | None:
+def _unrestricted(
+    job: Job, plan: Plan, optimum: Found, across: bool, clock: _Clock
+) -> Alternative | None:
     """What a stack that is free in every stage would reach, where the plan's is not."""
     expresses = optimum.table.shapes.stack.expresses
     limited = expresses.layers_per_stage != "free" or expresses.recompute_layers != "free"
     if not limited or clock.left() <= 0:
         return None
     clock.say("solving once more without the stack's limits")
-    free = candidates(job, limited=False, waived=("even-stages",))
+    free = candidates(job, limited=False, waived=("even-stages",), across_nodes=across)
     result = proof.search(free.batches, time_limit=clock.left())
     if result.best is None:
         return None

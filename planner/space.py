@@ -175,7 +175,7 @@ def _techniques(job: Job, stack: Stack) -> Array:
     stages = stack.expresses.zero_stages
     virtual = [1]
     if stack.expresses.interleaving:
-        virtual += [v for v in divisors(layers)[1:] if v <= MAX_VIRTUAL_STAGES]
+        virtual += range(2, min(MAX_VIRTUAL_STAGES, layers // 2) + 1)
     tiers = [OFFLOAD_TIERS.index(t) for t in stack.expresses.offload_optimizer]
     parameter_tiers = [OFFLOAD_TIERS.index(t) for t in stack.expresses.offload_parameters]
     sequence = (0, 1) if stack.expresses.sequence_parallel else (0,)

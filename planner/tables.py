@@ -99,8 +99,6 @@ def build(job: Job, shapes: Shapes, scale: int, *, limited: bool = True) -> Tabl
     names = granularities(shapes, time, memory)
     n, p = len(shapes), int(shapes.pp[0])
     partial = partial_offload(shapes)
-    expresses = shapes.stack.expresses
-    single = p == 1
     cells = _Cells(n, p, (shapes.offload_optimizer > 0) & ~partial, partial)
     virtual = shapes.virtual_stages.astype(np.int64)
     share = scale // virtual
@@ -115,7 +113,7 @@ def build(job: Job, shapes: Shapes, scale: int, *, limited: bool = True) -> Tabl
         stages=p,
         granularities=names,
         segments=tuple(SEGMENT[g] for g in names),
-        chunk=virtual,
+        chunk=np.ones(n, dtype=np.int64),
         time_const=_ns(cells.stage_const(time)),
         time_layer=_ns(cells.full(_total(time.forward) + _total(time.backward))),
         time_granularity=_ns(
@@ -146,11 +144,19 @@ def build(job: Job, shapes: Shapes, scale: int, *, limited: bool = True) -> Tabl
         max_offloaded=np.where(partial, job.architecture.layers, 0),
         min_offloaded=np.where(partial, 1, 0),
         rank=rank(job, shapes),
-        layers_rule=expresses.layers_per_stage if limited and not single else "free",
+        layers_rule=_layers_rule(shapes) if limited else "free",
         recompute_rule=_recompute_rule(shapes) if limited else "free",
         offload_rule="free",
     )
     return Tables(shapes, batch, scale)
+
+
+def _layers_rule(shapes: Shapes) -> str:
+    """How layers may split over stages; interleaved ones stay near-even, every chunk has some."""
+    if int(shapes.pp[0]) == 1:
+        return "free"
+    interleaved = int(shapes.virtual_stages[0]) > 1
+    return "uniform" if interleaved else shapes.stack.expresses.layers_per_stage
 
 
 def _recompute_rule(shapes: Shapes) -> str:

@@ -30,8 +30,8 @@ def _placement(job: Job, c: Shapes) -> Array:
 
 
 def _interleaving(job: Job, c: Shapes) -> Array:
-    whole = job.architecture.layers % (c.pp * c.virtual_stages) == 0
-    return np.asarray((c.virtual_stages == 1) | ((c.pp > 1) & whole))
+    enough = job.architecture.layers // c.pp >= c.virtual_stages
+    return np.asarray((c.virtual_stages == 1) | ((c.pp > 1) & enough))
 
 
 DEGREES: tuple[Rule, ...] = (
@@ -122,7 +122,7 @@ DEGREES: tuple[Rule, ...] = (
         "interleaving",
         ("pp", "virtual_stages"),
         _interleaving,
-        "virtual_stages {virtual_stages} needs pp {pp} above 1 and chunks of whole layers",
+        "virtual_stages {virtual_stages} needs pp {pp} above 1 and a layer for every chunk",
         MEGATRON_ARGUMENTS,
     ),
     Rule(

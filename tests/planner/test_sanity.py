@@ -107,12 +107,28 @@ def test_70b_on_eight_small_cards_is_offloaded_or_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "gpus"), [("13b", "2x8xA100-40G"), ("70b", "8x8xA100-80G"), ("7b", "4x4xV100-32G")]
+    ("model", "gpus", "stack"),
+    [
+        ("13b", "2x8xA100-40G", "auto"),
+        ("70b", "8x8xA100-80G", "auto"),
+        ("7b", "4x4xV100-32G", "auto"),
+        ("405b", "256x8xH100-80G", "megatron"),
+    ],
 )
-def test_tensor_parallelism_stays_inside_the_node(model: str, gpus: str) -> None:
-    result = solve(model=model, gpus=gpus, top=0)
+def test_tensor_parallelism_stays_inside_the_node(model: str, gpus: str, stack: str) -> None:
+    result = solve(model=model, gpus=gpus, stack=stack, top=0)
     assert result.plan is not None
     assert result.plan.tp <= int(gpus.split("x")[1])
+
+
+def test_tensor_parallelism_crosses_nodes_when_asked_or_needed() -> None:
+    asked = solve(model="13b", gpus="2x4xA100-80G", stack="megatron", fix={"tp": 8}, top=0)
+    assert asked.plan is not None
+    assert asked.plan.tp == 8
+    job = {"model": "70b", "gpus": "2x4xH200", "stack": "megatron", "global_batch": 8}
+    needed = solve(**job, fix={"pp": 1, "zero_stage": 0}, forbid="offload_optimizer", top=0)
+    if needed.plan is not None:
+        assert needed.plan.tp == 8
 
 
 def test_more_gpus_never_slow_the_optimum_when_some_may_idle() -> None:

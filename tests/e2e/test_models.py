@@ -25,7 +25,8 @@ MODELS = (
 )
 EAGER = ("bloom", "gemma2", "mpt")
 GRANULARITIES = ("selective", "full", "every_2", "every_4")
-ROWS, SEQ_LEN = 2, 48
+ROWS, SEQ_LEN = 1, 32
+torch.set_num_threads(1)  # the models are too small for more
 
 
 def build(fields, **options):
@@ -132,7 +133,7 @@ def test_checkpointed_layers_have_the_same_gradients(model, tmp_path, load):
     layers = whole.base_model.get_submodule(bundles.layers_of(load_model(model).family))
     tokens = torch.randint(0, whole.config.vocab_size, (ROWS, SEQ_LEN))
     expected = gradients(whole, tokens)
-    for granularity in GRANULARITIES:
+    for granularity in GRANULARITIES if model == "llama2-7b" else ("selective", "every_4"):
         for layer in layers:
             layer.gradient_checkpointing = False
         recompute.checkpoint_layers(layers, {granularity: len(layers) - 1, "none": 1})

@@ -250,7 +250,7 @@ def _dp_world(bundle: Bundle, world: int | None) -> int | None:
     PipelineModule and Megatron hand it a grid; AutoTP does not.
     """
     plan = bundle.result.plan if bundle.result else None
-    return plan.dp * plan.cp if plan and (plan.pp > 1 or plan.stack != "deepspeed") else world
+    return plan.dp if plan and (plan.pp > 1 or plan.stack != "deepspeed") else world
 
 
 def _run_check(bundle: Bundle, run: bool, broken: bool) -> Check:

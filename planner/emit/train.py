@@ -60,8 +60,11 @@ def template_values(job: Job, plan: Plan) -> dict[str, object]:
     require(family in PARTS, "train.py", f"it does not know the layers of {family} models")
     checkpointed = {g: n for g, n in plan.recompute_layers.items() if n and g != "none"}
     loss = cross_entropy(job, plan)
-    capped = family == "gemma2"
-    require(not (capped and loss == "chunked" and plan.pp > 1), "train.py", "capped logits and pp")
+    require(
+        not (family == "gemma2" and loss == "chunked" and plan.pp > 1),
+        "train.py",
+        f"{family} caps its logits, which the chunked loss of a pipeline cannot",
+    )
     eager = PARTS[family].eager_only
     require(
         plan.attention == "eager" or not eager,

@@ -31,7 +31,7 @@ def test_every_configuration_loads_at_its_plans_world_size():
         text = emit(resolve(make_spec(fields)), plan).get("deepspeed_config.json")
         if text is not None:
             grid = plan.pp > 1 or plan.stack != "deepspeed"
-            world = plan.dp * plan.cp if grid else plan.gpus
+            world = plan.dp if grid else plan.gpus
             configurations.setdefault(world, []).append((fields, json.loads(text)))
     refused = []
     for world, found in configurations.items():

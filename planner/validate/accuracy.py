@@ -5,12 +5,18 @@ python -m planner.validate RUNS.csv... -o docs/accuracy.md
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from pydantic import BaseModel
+
+from costmodels.stack import load_stack, stack_names
 from planner.validate.kinds import load_kinds
 from planner.validate.report import Headline, MemoryScore, OracleScore, Report, SourceScore
 from planner.validate.text import LABELS, figure
 
+FITTED = re.compile(r"(?<!not )fitted")
 NOT_MODELLED = (
     "Step time of mixtures of experts: routing imbalance and grouped products are not measured "
     "widely enough to check; their memory is predicted.",
@@ -75,6 +81,10 @@ def accuracy_page(shipped: Report, held_out: Report) -> str:
         "*Without* is the error on the same runs with that constant at its neutral value and the "
         "others fitted.\n",
         _constants(held_out),
+        "Memory constants, chosen among a few values; the number of folds that chose each.\n",
+        _choices(held_out),
+        "Other constants that runs decided, which are not refitted here.\n",
+        _others(held_out),
         "## Not modelled\n",
         "\n".join(f"- {text}" for text in NOT_MODELLED) + "\n",
         "## Rows left out\n",
@@ -236,6 +246,44 @@ def _constants(report: Report) -> str:
     return table(
         ("stack", "constant", "rows", "shipped", "refitted (folds)", "error", "without"), rows
     )
+
+
+def _choices(report: Report) -> str:
+    rows = []
+    for choice in report.memory_constants:
+        for name, value in choice.chosen.items():
+            votes = Counter(plain(fold[name]) for fold in choice.folds)
+            folds = ", ".join(f"{v} ({n})" for v, n in votes.most_common())
+            rows.append((choice.stack, name, str(choice.runs), plain(value), folds))
+    return table(("stack", "constant", "rows", "on all runs", "left-out folds"), rows)
+
+
+def plain(value: object) -> str:
+    """A constant in a table cell.
+
+    >>> plain({"eager": {"backward": 7.5}}), plain(2.1e9)
+    ('eager: backward 7.5', '2.1e+09')
+    """
+    if isinstance(value, BaseModel):
+        return plain(value.model_dump(exclude_defaults=True))
+    if isinstance(value, dict):
+        inner = {k: plain(v) for k, v in value.items()}
+        nested = any(isinstance(v, dict | BaseModel) for v in value.values())
+        return ", ".join(f"{k}: {v}" if nested else f"{k} {v}" for k, v in inner.items())
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _others(report: Report) -> str:
+    known = {(c.stack, c.name) for c in report.constants}
+    known |= {(c.stack, name) for c in report.memory_constants for name in c.chosen}
+    rows = []
+    for name in stack_names():
+        stack = load_stack(name)
+        for profile in (stack.time, stack.memory):
+            for field, source in sorted(profile.sources.items()):
+                if FITTED.search(source) and (name, field) not in known:
+                    rows.append((name, field, plain(getattr(profile, field)), source))
+    return table(("stack", "constant", "value", "where it comes from"), rows)
 
 
 def _skipped(report: Report) -> str:

@@ -20,7 +20,7 @@ from planner.validate.memory_logo import leave_out_memory
 from planner.validate.oracle import score_oracle
 from planner.validate.predict import predict
 from planner.validate.predictions_csv import write_predictions
-from planner.validate.report import ConstantScore, Report, SourceScore
+from planner.validate.report import ChoiceScore, ConstantScore, Report, SourceScore
 from planner.validate.resolve import resolve
 from planner.validate.run import Changes, Run, Skip
 from planner.validate.score import grouped
@@ -76,12 +76,11 @@ def validate(
     read = read_runs(runs, stack, profile)
     found = predict(read.runs)
     constants = leave_out(read.runs, found) if logo else ()
-    if logo:
-        leave_out_memory(read.runs, found)
+    choices = leave_out_memory(read.runs, found) if logo else ()
     data = scored(read.runs, found)
     if predictions is not None:
         write_predictions(predictions, read.tables, read.runs, found, read.skipped)
-    report = make_report(read, data, logo, constants)
+    report = make_report(read, data, logo, constants, choices)
     return report, report_text(report)
 
 
@@ -148,7 +147,11 @@ def _calibrated(profile: Path | None) -> dict[str, Changes]:
 
 
 def make_report(
-    read: Read, data: Scored, logo: bool, constants: tuple[ConstantScore, ...] = ()
+    read: Read,
+    data: Scored,
+    logo: bool,
+    constants: tuple[ConstantScore, ...] = (),
+    choices: tuple[ChoiceScore, ...] = (),
 ) -> Report:
     """All scores."""
     activations = peaks = None
@@ -170,6 +173,7 @@ def make_report(
         oracle_peaks=peaks,
         intervals=interval_scores(data),
         constants=constants,
+        memory_constants=choices,
         headlines=(*oracle_headlines(activations, peaks), *headlines(data)),
         notes=_notes(data),
     )

@@ -38,7 +38,7 @@ def fitted_fields(stack: Stack) -> tuple[str, ...]:
 
     def was_fitted(name: str, depth: int = 3) -> bool:
         text = sources.get(name, "")
-        if text.startswith("fitted"):
+        if "fitted on" in text and not text.startswith("assumed"):
             return True
         other = text.removeprefix("as ").split(",")[0].split(";")[0].strip()
         return text.startswith("as ") and depth > 0 and was_fitted(other, depth - 1)

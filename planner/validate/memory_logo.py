@@ -9,9 +9,7 @@ side of the limit, ``WRONG`` and how far it lies beyond; in logarithms.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 import numpy as np
 
@@ -19,24 +17,14 @@ from costmodels.numeric import Array
 from planner.validate.folds import folds
 from planner.validate.kinds import Kind
 from planner.validate.predict import Predictions, predict_memory
+from planner.validate.report import ChoiceScore
 from planner.validate.run import Run
 from planner.validate.score import grouped
 
 WRONG = 0.5  # so large that verdicts count, and distances only break ties
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """Memory constants of one kind: from all runs, and from the runs outside each fold."""
-
-    kind: str
-    stack: str
-    runs: int
-    constants: dict[str, Any]
-    held_out: tuple[dict[str, Any], ...]
-
-
-def leave_out_memory(runs: Sequence[Run], found: Predictions) -> tuple[Chosen, ...]:
+def leave_out_memory(runs: Sequence[Run], found: Predictions) -> tuple[ChoiceScore, ...]:
     """Replace the memory of every run of a kind with fitted constants by its held-out figure."""
     chosen = []
     for places in grouped([run.kind.name for run in runs]).values():
@@ -46,7 +34,7 @@ def leave_out_memory(runs: Sequence[Run], found: Predictions) -> tuple[Chosen, .
     return tuple(chosen)
 
 
-def _of_kind(kind: Kind, runs: Sequence[Run], places: Array, found: Predictions) -> Chosen:
+def _of_kind(kind: Kind, runs: Sequence[Run], places: Array, found: Predictions) -> ChoiceScore:
     tries = [
         dict(zip(kind.try_memory, values, strict=True))
         for values in product(*kind.try_memory.values())
@@ -61,7 +49,13 @@ def _of_kind(kind: Kind, runs: Sequence[Run], places: Array, found: Predictions)
         found.memory[places[inside]] = tried[best][0][inside]
         found.device[places[inside]] = tried[best][1][inside]
     best = int(cost.sum(axis=1).argmin())
-    return Chosen(kind.name, runs[0].stack, len(runs), tries[best], tuple(held_out))
+    return ChoiceScore(
+        kind=kind.name,
+        stack=runs[0].stack,
+        runs=len(runs),
+        chosen=tries[best],
+        folds=tuple(held_out),
+    )
 
 
 def _cost(runs: Sequence[Run], value: Array, device: Array) -> Array:

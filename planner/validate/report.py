@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import BaseModel, ConfigDict
 
 SCHEMA_VERSION = "1.0"
@@ -141,6 +143,16 @@ class ConstantScore(Frozen):
     error_without: float  # with this constant neutral, the others fitted to all runs
 
 
+class ChoiceScore(Frozen):
+    """Memory constants of one kind of source, chosen from values tried."""
+
+    kind: str
+    stack: str
+    runs: int
+    chosen: dict[str, Any]  # on all runs
+    folds: tuple[dict[str, Any], ...]  # without the runs of each fold
+
+
 class Headline(Frozen):
     """One line of the accuracy table."""
 
@@ -167,5 +179,6 @@ class Report(Frozen):
     oracle_peaks: OracleScore | None = None
     intervals: tuple[IntervalScore, ...] = ()
     constants: tuple[ConstantScore, ...] = ()  # only where they were refitted
+    memory_constants: tuple[ChoiceScore, ...] = ()
     headlines: tuple[Headline, ...] = ()
     notes: tuple[str, ...] = ()

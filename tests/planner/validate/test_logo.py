@@ -102,5 +102,5 @@ def test_memory_constants_are_chosen_by_the_other_folds(tmp_path: Path) -> None:
     ]
     found = predict(runs)
     (chosen,) = leave_out_memory(runs, found)
-    assert chosen.constants["allocator_factor"] == true["allocator_factor"]
+    assert chosen.chosen["allocator_factor"] == true["allocator_factor"]
     assert found.device == pytest.approx(device, rel=1e-9)

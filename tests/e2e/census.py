@@ -48,6 +48,8 @@ def main() -> None:
     rank = torch.distributed.get_rank()
     report = {"rank": rank, "parameters": own, "bytes": live_tensors(torch)}
     report["wrapper"] = type(engine.optimizer).__name__
+    shared = getattr(engine.module, "tied_modules", {})  # of a pipeline's first and last stage
+    report["tied"] = [float(p.double().sum()) for p in shared.parameters()] if shared else []
     Path(f"{os.environ['CENSUS_OUT']}.{rank}").write_text(json.dumps(report))
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()

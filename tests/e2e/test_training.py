@@ -112,6 +112,8 @@ def test_trains_and_holds_the_predicted_bytes(name, tmp_path):
     assert len(rows) == 1
     assert float(rows[0]["step_time_s"]) > 0
 
+    if plan.pp > 1 and job.architecture.tied_embeddings:  # both copies took the same steps
+        assert counts[0]["tied"] == counts[1]["tied"] != []
     small, config = bundles.shrunk(tmp_path / "bundle")
     for rank, count in enumerate(counts):
         stage = rank if plan.pp > 1 else 0

@@ -32,6 +32,7 @@ CHOICE_AXES: Mapping[str, tuple[str, ...]] = {
     "offload_optimizer": ("none", "cpu", "nvme"),
     "offload_parameters": ("none", "cpu", "nvme"),
 }
+TIER_AXES = ("offload_optimizer", "offload_parameters")
 AXES = INTEGER_AXES + SWITCH_AXES + tuple(CHOICE_AXES)
 LIMITS = {"zero_stage": (0, 3)}  # others: 1 and up
 

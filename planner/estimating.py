@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from costmodels.configuration import OFFLOAD_TIERS
 from costmodels.stack import Stack, load_stack
 from costmodels.step import even_layers
-from planner.axes import AT_REST, AXES
+from planner.axes import AT_REST, AXES, INTEGER_AXES, SWITCH_AXES, TIER_AXES
 from planner.evaluate import Choice, evaluate
 from planner.job import Job
 from planner.plan import Assumption, Plan, Result
@@ -142,25 +142,8 @@ def _shapes(job: Job, stack: Stack, axes: dict[str, int | str], gpus: int) -> Sh
     runs = stack.expresses.kernels_of(job.architecture.family)
     if "attention" not in job.spec.fix and kernel not in runs:
         kernel = runs[-1]
-    numbers = {
-        name: np.array([int(axes[name])])
-        for name in (
-            "dp",
-            "tp",
-            "pp",
-            "cp",
-            "ep",
-            "micro_batch",
-            "grad_accum",
-            "virtual_stages",
-            "zero_stage",
-            "sequence_parallel",
-        )
-    }
-    tiers = {
-        name: np.array([OFFLOAD_TIERS.index(str(axes[name]))])
-        for name in ("offload_optimizer", "offload_parameters")
-    }
+    numbers = {name: np.array([int(axes[name])]) for name in (*INTEGER_AXES, *SWITCH_AXES)}
+    tiers = {name: np.array([OFFLOAD_TIERS.index(str(axes[name]))]) for name in TIER_AXES}
     return Shapes(
         stack=stack,
         precision=str(axes["precision"]),

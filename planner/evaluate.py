@@ -19,6 +19,7 @@ from costmodels.numeric import Array
 from costmodels.peak import Peak, affine, peak
 from costmodels.step import StepTime, step_time
 from costmodels.time import time_costs
+from planner.axes import INTEGER_AXES, SWITCH_AXES, TIER_AXES
 from planner.job import Job
 from planner.plan import HostLine, Interval, Plan, Predicted, Stage, Verdict
 from planner.space import Shapes
@@ -54,19 +55,8 @@ def configuration_of(job: Job, shapes: Shapes) -> Configuration:
     wide = shapes.configuration(job)
     scalars: dict[str, Any] = {
         name: float(np.asarray(getattr(wide, name)).reshape(-1)[0])
-        for name in (
-            "dp",
-            "tp",
-            "cp",
-            "ep",
-            "micro_batch",
-            "grad_accum",
-            "virtual_stages",
-            "zero_stage",
-            "sequence_parallel",
-            "offload_optimizer",
-            "offload_parameters",
-        )
+        for name in (*INTEGER_AXES, *SWITCH_AXES, *TIER_AXES)
+        if name != "pp"
     }
     return replace(wide, **scalars)
 
@@ -110,12 +100,10 @@ def _plan(job: Job, choice: Choice, top: Peak, step: StepTime | None) -> Plan:
         )
         first += count
     used = sorted({g for stage in choice.granularity for g in stage}, key=GRANULARITIES.index)
-    axes = ("dp", "tp", "pp", "cp", "ep", "micro_batch", "grad_accum", "virtual_stages")
     return Plan(
         stack=shapes.stack.name,
         gpus=int(shapes.gpus[0]),
-        **{axis: int(getattr(shapes, axis)[0]) for axis in axes},
-        zero_stage=int(shapes.zero_stage[0]),
+        **{axis: int(getattr(shapes, axis)[0]) for axis in INTEGER_AXES},
         precision=shapes.precision,
         attention=shapes.attention,
         recompute=used[0] if len(used) == 1 else "mixed",

@@ -216,12 +216,24 @@ def _gradients_leave(c: Configuration) -> Array:
     return np.asarray(away & (c.stack.memory.engine == "fsdp"))
 
 
+def _bf16_optimizer(c: Configuration) -> Array:
+    """Whether DeepSpeed wraps the optimizer in BF16_Optimizer, whose gradients stay allocated.
+
+    At stage 1 with fp32 accumulation and nothing offloaded, and in a pipeline without ZeRO.
+    (DeepSpeed 0.19, deepspeed/runtime/engine.py, _do_optimizer_sanity_check)
+    """
+    zero, wide = np.asarray(c.zero_stage), gradient_bytes(c) == 4
+    on_gpu = np.asarray(c.offload_optimizer) == 0
+    served = ((zero == 1) & wide & on_gpu) | ((zero == 0) & (c.pp > 1))
+    return np.asarray(served & (c.precision == "bf16"))
+
+
 def _alive(c: Configuration) -> Numeric:
     """Share of the gradients that exists before a backward: accumulated, or allocated for good."""
     profile, zero = c.stack.memory, np.asarray(c.zero_stage)
     kept = np.asarray(profile.gradients_stay)
-    if profile.engine == "deepspeed":  # stage 3's flat buffer, BF16_Optimizer's fp32 gradients
-        kept = kept | (zero >= 3) | (gradient_bytes(c) == 4)
+    if profile.engine == "deepspeed":  # stage 3's flat buffer, and BF16_Optimizer's
+        kept = kept | (zero >= 3) | _bf16_optimizer(c)
     size = gradient_bytes(c)
     allocated = size / np.maximum(size + _leftover(c), 1e-9)
     return np.where(np.asarray(c.grad_accum) > 1, 1.0, np.where(kept, allocated, 0.0))

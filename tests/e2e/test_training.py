@@ -46,6 +46,7 @@ CASES = {
 }
 SLOW_CASES = {
     "zero-3 fp32 gradients": ({"grad_dtype": "fp32"}, {"zero_stage": 3, "recompute": MIXED}),
+    "zero-2 fp32 gradients": ({"grad_dtype": "fp32"}, {"zero_stage": 2, "recompute": MIXED}),
     "zero-2 CPU optimizer": (
         {},
         {"zero_stage": 2, "offload_optimizer": "cpu", "recompute": MIXED},

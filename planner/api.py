@@ -101,7 +101,7 @@ def solve_to_files(
     tuple[Result, str]
         The result with the files written, and its text for a terminal.
     """
-    from planner.bundle import check_target, write_bundle
+    from planner.bundle import MANIFEST, check_target, write_bundle
     from planner.report import markdown, summary
     from planner.solving import solve_job
 
@@ -114,7 +114,7 @@ def solve_to_files(
         from planner.emit import emit, emit_notes
 
         files = dict(emit(job, result.plan))
-        written = sorted(str(folder / n) for n in (*files, "plan.json", "report.md"))
+        written = sorted(str(folder / n) for n in (*files, "plan.json", "report.md", MANIFEST))
         notes = (*result.notes, *emit_notes(job, result.plan))
         result = result.model_copy(update={"files": tuple(written), "notes": notes})
         files["plan.json"] = result.model_dump_json(indent=2) + "\n"

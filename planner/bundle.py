@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -9,16 +10,38 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-MARK = "plan.json"  # a folder the planner wrote holds one with a schema_version
+MANIFEST = "manifest.json"  # what planner wrote, by SHA-256; a folder with one may be replaced
 
 
-def written_by_planner(folder: Path) -> bool:
-    """Whether a folder is one of ours, so that it may be replaced."""
+def manifest(files: Mapping[str, str]) -> str:
+    """The text of the manifest of some files."""
+    digests = {name: _digest(text.encode("utf-8")) for name, text in sorted(files.items())}
+    return json.dumps({"schema_version": "1.0", "sha256": digests}, indent=2) + "\n"
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def foreign_files(folder: Path) -> list[str]:
+    """Files of a folder that planner did not write as they stand, sorted.
+
+    All of them where there is no manifest that can be read.
+    """
     try:
-        data = json.loads((folder / MARK).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(data, dict) and "schema_version" in data
+        known = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["sha256"]
+        known = dict(known)
+    except (OSError, ValueError, KeyError, TypeError):
+        known = {}
+    present = [p for p in sorted(folder.rglob("*")) if not p.is_dir()]
+    names = {str(p.relative_to(folder)): p for p in present}
+    if known:
+        names.pop(MANIFEST, None)
+    return [
+        name
+        for name, path in names.items()
+        if path.is_symlink() or known.get(name) != _digest(path.read_bytes())
+    ]
 
 
 def check_target(folder: Path, force: bool) -> None:
@@ -27,13 +50,20 @@ def check_target(folder: Path, force: bool) -> None:
     Raises
     ------
     ValueError
-        If the path is a file, or a folder the planner did not write and ``force`` is off.
+        If the path is a file, the working directory or above it, or a folder with files that
+        planner did not write, or that were changed since, and ``force`` is off.
     """
+    whole = folder.resolve()
+    if whole in (Path.cwd(), *Path.cwd().parents, Path.home()):
+        raise ValueError(f"{folder}: would replace the folder you are in; choose another --output")
     if folder.is_dir():
-        if any(folder.iterdir()) and not force and not written_by_planner(folder):
+        theirs = [] if force else foreign_files(folder)
+        if theirs:
+            more = f" and {len(theirs) - 3} more" if len(theirs) > 3 else ""
             raise ValueError(
-                f"{folder}: exists and was not written by planner; choose another --output or"
-                " give --force"
+                f"{folder}: holds files planner did not write or you changed"
+                f" ({', '.join(theirs[:3])}{more}); choose another --output, or --force to replace"
+                " the whole folder"
             )
     elif folder.exists() or folder.is_symlink():
         raise ValueError(f"{folder}: is not a folder; choose another --output")
@@ -63,7 +93,7 @@ def write_bundle(folder: Path, files: Mapping[str, str], force: bool = False) ->
         raise ValueError(f"{folder}: cannot write: {error.strerror or error}") from None
     try:
         fresh.chmod(0o755)
-        for name, text in files.items():
+        for name, text in {**files, MANIFEST: manifest(files)}.items():
             path = fresh / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")

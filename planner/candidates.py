@@ -15,6 +15,7 @@ from planner.space import Shapes, enumerate_shapes
 from planner.tables import Tables, build, objective_scale
 
 ACROSS = "tp across nodes, tried when nothing else fits"
+UNSTARTABLE = "host RAM while loading, or drive capacity"
 CELLS = 60_000  # shapes x stages of one batch: keeps a batch's arrays near 50 MB
 
 
@@ -113,7 +114,11 @@ def candidates(
                 left = left.take(~far)
         kept += _groups(left)
     scale = objective_scale(np.concatenate([s.virtual_stages for s in kept])) if kept else 1
-    tables = tuple(build(job, shapes, scale, limited=limited) for shapes in kept)
+    built = [build(job, shapes, scale, limited=limited) for shapes in kept]
+    tables = tuple(table for table in built if table is not None)
+    unstartable = sum(map(len, kept)) - sum(len(table.shapes) for table in tables)
+    if unstartable:
+        removed[UNSTARTABLE] = unstartable
     return Candidates(tables, enumerated, removed)
 
 

@@ -79,6 +79,23 @@ def _fields(job: Path | None, options: dict[str, Any]) -> dict[str, Any]:
     return {**fields, **given}
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        from planner import __version__
+
+        typer.echo(f"planner {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Plan the training of large models: a model and some GPUs in, a proven plan out."""
+
+
 @app.command()
 def solve(
     job: JobFile = None,
@@ -109,15 +126,22 @@ def solve(
     ] = None,
     top: Annotated[int | None, typer.Option(help="Alternatives to show (3).")] = None,
     time_limit: Annotated[float | None, typer.Option(help="Seconds to search (60).")] = None,
-    allow_idle: Annotated[bool, typer.Option(help="Plans may leave GPUs unused.")] = False,
+    allow_idle: Annotated[
+        bool, typer.Option("--allow-idle", help="Plans may leave GPUs unused.")
+    ] = False,
     accept_tight: Annotated[
-        bool, typer.Option(help="Plan to the memory limit without the safety interval.")
+        bool,
+        typer.Option(
+            "--accept-tight", help="Plan to the memory limit without the safety interval."
+        ),
     ] = False,
     output: Annotated[
         Path | None, typer.Option(help="Folder to write (outputs/<model>-<gpus>).")
     ] = None,
-    force: Annotated[bool, typer.Option(help="Replace a folder planner did not write.")] = False,
-    no_files: Annotated[bool, typer.Option(help="Write no files.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the output folder, whatever it holds.")
+    ] = False,
+    no_files: Annotated[bool, typer.Option("--no-files", help="Write no files.")] = False,
     fail_on: FailOn = "none",
     json: AsJson = False,
 ) -> None:

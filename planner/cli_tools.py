@@ -17,7 +17,9 @@ Stack = Annotated[str | None, typer.Option(help="Stack that ran, where the table
 
 def verify(
     folder: Annotated[Path, typer.Argument(help="A folder that solve wrote.")],
-    no_run: Annotated[bool, typer.Option(help="Leave out the scaled-down CPU run.")] = False,
+    no_run: Annotated[
+        bool, typer.Option("--no-run", help="Leave out the scaled-down CPU run.")
+    ] = False,
     json: AsJson = False,
 ) -> None:
     """Check a bundle without a GPU: files, rules, framework parsers, a tiny run on the CPU."""

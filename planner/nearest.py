@@ -10,7 +10,7 @@ from costmodels.step import even_layers
 from planner.candidates import Candidates
 from planner.solver.numbers import Ints
 from planner.solver.program import Decision
-from planner.tables import KIB, Tables
+from planner.tables import KIB, Tables, node_sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def _nearest(table: Tables) -> Nearest:
         + b.memory_offloaded * offloaded[:, :, None]
     )
     host = b.host_const + b.host_layer * layers + b.host_offloaded * offloaded
-    host_excess = _node_sums(host, b.host_stages_per_node) * b.host_ranks - b.host_capacity
+    host_excess = node_sums(host, b.host_stages_per_node) * b.host_ranks - b.host_capacity
     excess = np.stack([_excess(table, base, layers, g) for g in range(len(b.granularities))])
     excess = np.where(b.granularity_allowed.T, excess, np.iinfo(np.int64).max // 4)
     g, i = np.unravel_index(
@@ -79,13 +79,3 @@ def _excess(table: Tables, base: Ints, layers: Ints, g: int) -> Ints:
         + b.memory_working[:, :, :, g]
     )
     return np.asarray((used.max(axis=2) - b.capacity).max(axis=1))
-
-
-def _node_sums(host: Ints, stages_per_node: Ints) -> Ints:
-    """Largest sum over the stages that share a node, one a shape."""
-    out = np.zeros(len(host), dtype=np.int64)
-    for width in np.unique(stages_per_node):
-        rows = stages_per_node == width
-        starts = np.arange(0, host.shape[1], int(width))
-        out[rows] = np.add.reduceat(host[rows], starts, axis=1).max(axis=1)
-    return out

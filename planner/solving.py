@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from planner.alternatives import alternatives
 from planner.article import compare
 from planner.candidates import ACROSS, Candidates, candidates
 from planner.choose import choose
@@ -14,13 +15,15 @@ from planner.infeasible import explain
 from planner.job import Job
 from planner.optimum import Found, choice_of, found_in
 from planner.plan import Alternative, Plan, Predicted, Proof, Result
-from planner.report import describe_plan, seconds
+from planner.report import describe_plan, gib, seconds
 from planner.rungs import ladder_trace
 from planner.solver import search as proof
 from planner.solver.cpsat import solve_shape
 
 EPSILON_FLOOR = 0.01
 TALK_AFTER = 1.0  # [s]
+MANY = 16  # micro-batches whose 16-bit sum deserves a word
+WIDER = 3  # plans looked at for one alternative shown
 LEAST_GAIN = 5e-4  # below it two plans are equally fast for a reader
 CONFIRM_LIMIT = 10.0  # [s]
 ROUNDING = 1e-5  # relative; the program counts in whole nanoseconds a micro-batch
@@ -73,7 +76,7 @@ def solve_job(job: Job, progress: Callable[[str], None]) -> Result:
         alternatives=_alternatives(job, space, optimum, chosen, clock),
         unrestricted=_unrestricted(job, plan, optimum, across, clock),
         assumptions=assumptions(job, plan),
-        notes=(*job.notes, *_notes(predicted), *_gain(plan, chosen, space, clock)),
+        notes=(*job.notes, *_notes(job, plan, predicted), *_gain(plan, chosen, space, clock)),
     )
 
 
@@ -170,35 +173,10 @@ def _no_plan(job: Job, space: Candidates, found: proof.SearchResult, clock: _Clo
 def _alternatives(
     job: Job, space: Candidates, optimum: Found, chosen: Found, clock: _Clock
 ) -> tuple[Alternative, ...]:
-    """The optimum, if the ladder chose another plan, and the next best of other shapes."""
-    others = []
-    if _same(optimum, chosen) is False:
-        others.append((optimum, "the proven fastest"))
-    if job.spec.top:
-        best = proof.top(space.batches, job.spec.top + 1, time_limit=clock.left())
-        others += [(found_in(space, p), "") for p in best.plans]
-    out: list[Alternative] = []
-    seen = [chosen]
-    for found, note in others:
-        if any(_same(found, s) for s in seen) or len(out) >= max(job.spec.top, 1):
-            continue
-        seen.append(found)
-        plan, predicted = evaluate(job, choice_of(found))
-        ratio = found.seconds / chosen.seconds - 1
-        side = f"{100 * abs(ratio):.1f} % {'slower' if ratio > 0 else 'faster'}"
-        out.append(
-            Alternative(
-                plan=plan,
-                step_time_s=found.seconds,
-                peak_memory_bytes=predicted.peak_memory_bytes,
-                note=f"{note}, {side}" if note else side,
-            )
-        )
-    return tuple(out)
-
-
-def _same(a: Found, b: Found) -> bool:
-    return a.table is b.table and a.index == b.index
+    if not job.spec.top:
+        return ()
+    best = proof.top(space.batches, WIDER * (job.spec.top + 1), time_limit=clock.left())
+    return alternatives(job, chosen, optimum, [found_in(space, p) for p in best.plans])
 
 
 def _unrestricted(
@@ -227,12 +205,32 @@ def _unrestricted(
     )
 
 
-def _notes(predicted: Predicted) -> list[str]:
-    return [
-        f"host RAM for {line.what} exceeds what a node has"
-        for line in predicted.host
-        if not line.fits
-    ]
+def _notes(job: Job, plan: Plan, predicted: Predicted) -> list[str]:
+    notes = []
+    for line in predicted.host:
+        if not line.fits:
+            need = f"{gib(line.bytes)} host RAM of {gib(line.limit_bytes)}"
+            notes.append(
+                f"a checkpoint gathered on one rank would need {need}: save it sharded"
+                if line.what == "saving"
+                else f"{line.what} needs {need}"
+            )
+    if plan.grad_accum >= MANY and job.spec.grad_dtype in ("auto", "bf16", "fp16"):
+        width = _gradient_bytes(job, plan)
+        if width < 4:
+            notes.append(
+                f"gradients of {plan.grad_accum} micro-batches add up in {plan.precision};"
+                " --grad-dtype fp32 is safer and needs more memory"
+            )
+    return notes
+
+
+def _gradient_bytes(job: Job, plan: Plan) -> float:
+    """Bytes gradients accumulate in."""
+    if job.spec.grad_dtype != "auto":
+        return 2
+    stack = next(s for s in job.stacks if s.name == plan.stack)
+    return stack.memory.gradients[plan.precision]
 
 
 def _gain(plan: Plan, chosen: Found, space: Candidates, clock: _Clock) -> list[str]:

@@ -159,4 +159,4 @@ def read_job(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: not valid YAML (a value cannot be read)") from None
     if not isinstance(data, dict) or not all(isinstance(k, str) for k in data):
         raise ValueError(f"{path}: expected a mapping of job fields such as 'model: 13b'")
-    return data
+    return {key.replace("-", "_"): value for key, value in data.items()}

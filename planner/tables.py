@@ -15,6 +15,8 @@ import numpy as np
 from costmodels.costs import SEGMENT, Affine, MemoryCosts, TimeCosts
 from costmodels.memory import memory_costs
 from costmodels.numeric import Array, Numeric
+from costmodels.peak import affine
+from costmodels.step import even_layers
 from costmodels.time import time_costs
 from planner.job import Job
 from planner.rules import granularities_allowed
@@ -43,6 +45,21 @@ class Tables:
 def objective_scale(virtual_stages: Array) -> int:
     """Smallest integer every number of virtual stages divides."""
     return int(np.lcm.reduce(np.unique(virtual_stages).astype(np.int64), initial=1))
+
+
+RANKED = (
+    "NVMe offload",
+    "CPU offload",
+    "tensor parallelism across nodes",
+    "context or expert parallelism",
+    "pipeline stages",
+    "ZeRO-3",
+    "tensor parallelism",
+    "ZeRO-2",
+    "ZeRO-1",
+    "a stack with a training script of its own",
+    "virtual stages",
+)  # what the columns of ``rank`` count
 
 
 def rank(job: Job, shapes: Shapes) -> Array:
@@ -89,13 +106,23 @@ def granularities(shapes: Shapes, time: TimeCosts, memory: MemoryCosts) -> tuple
     return tuple(g for g in shapes.stack.expresses.recompute if g in known)
 
 
-def build(job: Job, shapes: Shapes, scale: int, *, limited: bool = True) -> Tables:
+def build(job: Job, shapes: Shapes, scale: int, *, limited: bool = True) -> Tables | None:
     """The integer tables of shapes that share stack, precision, kernel and pp.
 
-    ``limited=False`` drops what the stack cannot express inside a stage.
+    Those whose model cannot be loaded, or whose offloaded state the drives cannot hold, are left
+    out; None if no shape remains. ``limited=False`` drops what the stack cannot express inside a
+    stage.
     """
     configuration = shapes.configuration(job)
-    time, memory = time_costs(configuration), memory_costs(configuration)
+    memory = memory_costs(configuration)
+    starts = _starts(job, shapes, memory)
+    if not starts.any():
+        return None
+    if not starts.all():
+        shapes = shapes.take(starts)
+        configuration = shapes.configuration(job)
+        memory = memory_costs(configuration)
+    time = time_costs(configuration)
     names = granularities(shapes, time, memory)
     n, p = len(shapes), int(shapes.pp[0])
     partial = partial_offload(shapes)
@@ -104,8 +131,7 @@ def build(job: Job, shapes: Shapes, scale: int, *, limited: bool = True) -> Tabl
     share = scale // virtual
     phases = [cells.phase(phase.classes) for phase in memory.phases]
     factor = memory.allocator_factor
-    node_ranks = job.cluster.gpus_per_node
-    stage_ranks = (shapes.tp * shapes.cp * shapes.dp).astype(np.int64)
+    stages, ranks = node_share(job, shapes)
     host = cells.affine(memory.host["training"])
     edges = _edges(time, cells)
     batch = Batch(
@@ -131,8 +157,8 @@ def build(job: Job, shapes: Shapes, scale: int, *, limited: bool = True) -> Tabl
         host_const=_kib_up(host[0]),
         host_layer=_kib_up(host[1]),
         host_offloaded=_kib_up(host[2]),
-        host_stages_per_node=np.maximum(1, node_ranks // stage_ranks),
-        host_ranks=np.minimum(node_ranks, stage_ranks),
+        host_stages_per_node=stages,
+        host_ranks=ranks,
         host_capacity=host_capacity(job),
         weight_bottleneck=shapes.grad_accum.astype(np.int64) * scale - share,
         weight_sum=share,
@@ -163,6 +189,39 @@ def _recompute_rule(shapes: Shapes) -> str:
     """What may differ between layers; chunks of a rank recompute alike, so no partial counts."""
     rule = shapes.stack.expresses.recompute_layers
     return "all" if rule == "block" and int(shapes.virtual_stages[0]) > 1 else rule
+
+
+def _starts(job: Job, shapes: Shapes, memory: MemoryCosts) -> Array:
+    """Shapes whose model fits the host RAM of a node while it loads, and its drives, (n,)."""
+    n, p = len(shapes), int(shapes.pp[0])
+    layers = even_layers(job.architecture.layers, p)
+    node = job.cluster.node
+    ok = np.ones(n, dtype=bool)
+    for cost, limit in (
+        (memory.host["loading"], node.host_memory * HOST_USABLE),
+        (memory.nvme, node.nvme_capacity),
+    ):
+        each = np.broadcast_to(affine(cost, layers, layers), (n, p))
+        stages, ranks = node_share(job, shapes)
+        ok &= (node_sums(each, stages) * ranks <= limit) | ~each.any(axis=1)
+    return ok
+
+
+def node_share(job: Job, shapes: Shapes) -> tuple[Array, Array]:
+    """Stages that share a node, and ranks of each stage on it, both (n,)."""
+    ranks = (shapes.tp * shapes.cp * shapes.dp).astype(np.int64)
+    node = job.cluster.gpus_per_node
+    return np.maximum(1, node // ranks), np.minimum(node, ranks)
+
+
+def node_sums(per_stage: Array, stages_per_node: Array) -> Array:
+    """Largest sum over the stages that share a node, (n,)."""
+    out = np.zeros(len(per_stage), dtype=per_stage.dtype)
+    for width in np.unique(stages_per_node):
+        rows = stages_per_node == width
+        starts = np.arange(0, per_stage.shape[1], int(width))
+        out[rows] = np.add.reduceat(per_stage[rows], starts, axis=1).max(axis=1)
+    return out
 
 
 def memory_room(job: Job, shapes: Shapes, memory: MemoryCosts) -> Numeric:

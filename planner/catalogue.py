@@ -21,7 +21,7 @@ from pydantic import ConfigDict, ValidationError
 from costmodels.architecture import Architecture
 from planner.hf_config import read_config
 from planner.shape import Count, Shape, first_problem
-from planner.textfile import plain_name, read_text
+from planner.textfile import plain_name, read_text, repeated_key
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SIZE = re.compile(r"\d+(\.\d+)?[bmt]")
@@ -268,6 +268,7 @@ def _from_yaml(path: Path) -> Architecture:
     text = read_text(path)
     try:
         data = yaml.load(text, Loader=_LOADER)
+        twice = repeated_key(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark else ""
@@ -276,6 +277,8 @@ def _from_yaml(path: Path) -> Architecture:
     except (ValueError, RecursionError) as error:
         problem = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise ValueError(f"{path}: not YAML: {problem}") from None
+    if twice:
+        raise ValueError(f"{path}: key {twice[0]!r} is given twice, again at line {twice[1]}")
     if not isinstance(data, dict):
         raise ValueError(f"{path}: expected a mapping with layers, hidden, heads and vocab")
     try:

@@ -16,6 +16,7 @@ from costmodels.architecture import Architecture
 from planner import hf_dense, hf_gpt, hf_routed
 from planner.hf_dense import Fields
 from planner.hf_keys import Keys
+from planner.hf_rope import rope
 from planner.shape import Shape, first_problem
 from planner.textfile import plain_name, read_text
 
@@ -79,8 +80,10 @@ def read_config(path: Path) -> tuple[Architecture, str]:
     data = _load(path)
     nested = data.get("text_config")
     notes = []
+    quantised = data.get("quantization_config")
     if isinstance(nested, dict):
         data = {"model_type": data.get("model_type"), **nested}
+        quantised = quantised or data.get("quantization_config")
         notes.append("language model only, without the other towers")
     kind = data.get("model_type")
     if kind is None:
@@ -91,6 +94,10 @@ def read_config(path: Path) -> tuple[Architecture, str]:
         raise ValueError(f"{path}: model_type {kind!r} is not supported; supported: {supported}")
     keys = Keys(str(path), data)
     shape = {"name": _name(path), "family": family, **READERS[family](keys)}
+    if shape.get("positional", "rope") == "rope":
+        shape |= rope(keys, family)
+    if quantised:
+        notes.append("quantization_config left out: the network is trained unquantised")
     try:
         architecture = Shape.model_validate(shape).architecture()
     except ValidationError as error:
@@ -98,10 +105,25 @@ def read_config(path: Path) -> tuple[Architecture, str]:
     return architecture, "; ".join([*notes, *keys.notes])
 
 
+class _Repeated(ValueError):
+    """A key that an object gives twice."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object, unless a reader would have to choose between two values of a key."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _Repeated(next(name for name in names if names.count(name) > 1))
+    return found
+
+
 def _load(path: Path) -> dict[str, Any]:
     text = read_text(path)
     try:
-        data = json.loads(text)
+        data = json.loads(text, object_pairs_hook=_once)
+    except _Repeated as error:
+        raise ValueError(f"{path}: key {str(error)!r} is given twice") from None
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}: not JSON: {error.msg} at line {error.lineno}") from None
     except (RecursionError, ValueError):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MAX_COUNT = 1_000_000_000
+MAX_NUMBER = 1e12
 
 
 @dataclass
@@ -38,6 +39,15 @@ class Keys:
                 value = self.data[name]
                 return 0 if value is None else self._whole(name, value, 0)
         return default
+
+    def number(self, name: str, default: float) -> float:
+        """A number above 0; absent and null mean ``default``."""
+        value = self.data.get(name)
+        if value is None:
+            return default
+        if type(value) not in (int, float) or not 0 < value <= MAX_NUMBER:
+            raise self.wrong(name, f"must be a number above 0, at most {MAX_NUMBER:g}")
+        return float(value)
 
     def flag(self, name: str, default: bool) -> bool:
         """A true or false; absent and null mean ``default``."""

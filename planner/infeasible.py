@@ -5,57 +5,61 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from planner.candidates import Candidates, candidates
+from planner.candidates import UNSTARTABLE, Candidates, candidates
 from planner.evaluate import evaluate
 from planner.job import Job, resolve
 from planner.nearest import Nearest, nearest
 from planner.optimum import Found, choice_of, fastest
 from planner.plan import Infeasible, Relaxation
-from planner.report import describe_plan, gib, seconds
+from planner.refusals import why_none_is_valid
+from planner.report import GIB, describe_plan, gib
 from planner.spec import JobSpec
 
 MIN_SEQ_LEN = 512
-MORE_GPUS = (2, 4, 8, 16, 32, 64)
+SEQ_STEP = 256
+MORE_GPUS = (2, 3, 4, 6, 8, 12, 16, 32, 64)
+MORE_HOST_MEMORY = (1.5, 2, 3, 4, 8)
+STACKS = ("auto", "megatron", "fsdp2")
+DEMANDS = ("fix", "min", "max", "forbid")
 TIME_LIMIT = 10.0  # for one relaxation [s]
-
-__all__ = ["explain"]
 
 
 def explain(job: Job, space: Candidates, progress: Callable[[str], None]) -> Infeasible:
     """Why a job has no plan, with the relaxations that were solved and work."""
     close = nearest(space)
-    reason = _reason(job, space, close)
-    progress("no plan fits; trying relaxations")
-    plan, short = None, None
+    plan, short, host_short = None, None, None
     if close is not None:
-        plan, predicted = evaluate(
-            job, choice_of(Found(close.table, close.index, close.decision, 0))
-        )
-        short = max(round(close.short_by), round(close.host_short_by), 0)
-        reason += f"; the nearest needs {gib(predicted.peak_memory_bytes)}"
-    found = tuple(_relaxations(job))
-    return Infeasible(reason=reason, short_by_bytes=short, nearest=plan, relaxations=found)
+        plan, _ = evaluate(job, choice_of(Found(close.table, close.index, close.decision, 0)))
+        short = max(round(close.short_by), 0)
+        host_short = max(round(close.host_short_by), 0)
+    progress("no plan fits; trying relaxations")
+    return Infeasible(
+        reason=_reason(job, space, close),
+        short_by_bytes=short,
+        host_short_by_bytes=host_short,
+        nearest=plan,
+        relaxations=tuple(_relaxations(job)),
+    )
 
 
 def _reason(job: Job, space: Candidates, close: Nearest | None) -> str:
-    if close is None:
-        if not space.enumerated:
-            return (
-                f"no dp, tp and pp use {job.cluster.gpus} GPUs and divide the global batch of"
-                f" {job.global_batch} sequences and {job.architecture.heads} heads"
-            )
-        worst = sorted(space.rules.items(), key=lambda item: -item[1])[:4]
-        listed = ", ".join(f"{name} removed {count}" for name, count in worst)
-        return f"no candidate is valid: of {space.enumerated}, {listed}"
-    if close.short_by > 0:
+    limit = gib(job.cluster.memory_limit)
+    if close is None and UNSTARTABLE in space.rules:
         return (
-            f"every valid candidate exceeds the {gib(job.cluster.memory_limit)} of a GPU, or the"
-            " host RAM it would need instead"
+            f"no valid candidate can load its model in the {gib(job.cluster.node.host_memory)}"
+            " host RAM of a node, or hold its offloaded state on the drives"
         )
+    if close is None:
+        return why_none_is_valid(job)
+    if close.short_by > 0 and close.host_short_by > 0:
+        return f"every valid candidate exceeds the {limit} of a GPU or the host RAM of a node"
+    if close.short_by > 0:
+        more = "; with offload, the host RAM or drives of a node" * (UNSTARTABLE in space.rules)
+        return f"every valid candidate exceeds the {limit} of a GPU{more}"
     if close.host_short_by > 0:
         return (
-            f"what does not fit on the GPUs exceeds the {gib(job.cluster.node.host_memory)} host"
-            " RAM of a node"
+            "what does not fit on the GPUs exceeds the"
+            f" {gib(job.cluster.node.host_memory)} host RAM of a node"
         )
     return "no way to split the layers over the stages fits"
 
@@ -77,20 +81,25 @@ def _relaxations(job: Job) -> Iterator[Relaxation]:
 def _changes(job: Job) -> Iterator[tuple[str, Job]]:
     """One change each; where a change has sizes, the smallest that yields a plan."""
     spec = job.spec
-    for text, fields in _dropped(spec):
+    dropped = list(_dropped(spec))
+    for text, fields in dropped:
         yield f"drop {text}", _changed(job, **fields)
+    if len(dropped) > 1:
+        free: dict[str, object] = {field: {} for field in DEMANDS}
+        yield "drop all demands on axes", _changed(job, **free)
     if not spec.accept_tight:
         yield "accept a tight plan (--accept-tight)", _changed(job, accept_tight=True)
-    if spec.stack not in ("auto", "deepspeed"):
-        yield "use --stack auto", _changed(job, stack="auto")
+    for stack in STACKS:
+        if stack != spec.stack:
+            yield f"use --stack {stack}", _changed(job, stack=stack)
     if spec.optimizer in ("adam", "adamw"):
         yield "use --optimizer adam8bit", _changed(job, optimizer="adam8bit")
-    shorter = _first(_shorter(job))
-    if shorter is not None:
-        yield shorter
-    more = _first(_more_gpus(job))
-    if more is not None:
-        yield more
+    if spec.cross_entropy == "auto":
+        yield "use --cross-entropy chunked", _changed(job, cross_entropy="chunked")
+    for options in (_shorter(job), _more_host_memory(job), _more_gpus(job)):
+        found = _first(options)
+        if found is not None:
+            yield found
 
 
 def _first(options: Iterator[tuple[str, Job]]) -> tuple[str, Job] | None:
@@ -104,7 +113,7 @@ def _first(options: Iterator[tuple[str, Job]]) -> tuple[str, Job] | None:
 
 
 def _dropped(spec: JobSpec) -> Iterator[tuple[str, dict[str, object]]]:
-    for field in ("fix", "min", "max", "forbid"):
+    for field in DEMANDS:
         demands = getattr(spec, field)
         for axis in demands:
             rest = {k: v for k, v in demands.items() if k != axis}
@@ -112,11 +121,22 @@ def _dropped(spec: JobSpec) -> Iterator[tuple[str, dict[str, object]]]:
 
 
 def _shorter(job: Job) -> Iterator[tuple[str, Job]]:
-    seq_len = job.seq_len // 2
-    while seq_len >= MIN_SEQ_LEN:
-        spec = job.spec.model_copy(update={"seq_len": seq_len})
-        yield f"sequences of {seq_len} tokens", replace(job, spec=spec, seq_len=seq_len)
-        seq_len //= 2
+    """Sequences of 7/8, 3/4, 5/8, 1/2 of the length, then of half of that, and so on."""
+    whole = job.seq_len
+    while whole > MIN_SEQ_LEN:
+        for eighths in (7, 6, 5, 4):
+            seq_len = whole * eighths // 8 // SEQ_STEP * SEQ_STEP
+            if MIN_SEQ_LEN <= seq_len < job.seq_len:
+                spec = job.spec.model_copy(update={"seq_len": seq_len})
+                yield f"--seq-len {seq_len}", replace(job, spec=spec, seq_len=seq_len)
+        whole //= 2
+
+
+def _more_host_memory(job: Job) -> Iterator[tuple[str, Job]]:
+    for factor in MORE_HOST_MEMORY:
+        memory = job.cluster.node.host_memory * factor
+        larger = job.cluster.with_overrides(host_memory=memory)
+        yield f"--host-memory {memory / GIB:.0f}GiB", replace(job, cluster=larger)
 
 
 def _more_gpus(job: Job) -> Iterator[tuple[str, Job]]:
@@ -134,8 +154,3 @@ def _changed(job: Job, **fields: object) -> Job:
     if "stack" in fields or "fix" in fields or "forbid" in fields:
         return resolve(spec)
     return replace(job, spec=spec)
-
-
-def unknown_reason(seconds_spent: float) -> str:
-    """Text for a search that ran out of time without a plan."""
-    return f"no plan found in {seconds(seconds_spent)}; raise --time-limit"

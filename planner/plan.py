@@ -175,7 +175,8 @@ class Infeasible(Frozen):
     """Why there is no plan."""
 
     reason: str
-    short_by_bytes: int | None  # per GPU, of the plan that comes nearest
+    short_by_bytes: int | None  # per GPU, of the plan that comes nearest; 0 if it fits there
+    host_short_by_bytes: int | None  # per node, of the same plan
     nearest: Plan | None
     relaxations: tuple[Relaxation, ...]
 

@@ -212,11 +212,16 @@ def _plan_lines(plan: Plan, predicted: Predicted) -> list[str]:
 def infeasible_lines(infeasible: Infeasible) -> list[str]:
     """Why there is no plan, and what would help."""
     lines = [f"No plan: {infeasible.reason}"]
-    if infeasible.nearest is not None and infeasible.short_by_bytes is not None:
-        lines.append(
-            f"  nearest: {describe_plan(infeasible.nearest)}, short by"
-            f" {gib(infeasible.short_by_bytes)} per GPU"
-        )
+    if infeasible.nearest is not None:
+        lacks = [
+            f"{gib(amount)} {where}"
+            for amount, where in (
+                (infeasible.short_by_bytes, "on each GPU"),
+                (infeasible.host_short_by_bytes, "host RAM on each node"),
+            )
+            if amount
+        ]
+        lines.append(f"  nearest: {describe_plan(infeasible.nearest)}, lacks {' and '.join(lacks)}")
     if infeasible.relaxations:
         lines.append("  smallest changes that work:")
         lines += [

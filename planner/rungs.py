@@ -168,7 +168,7 @@ def _predict(job: Job, found: Found | None, searched: Candidates) -> Predicted |
 
 def _bought(before: Predicted | None, now: Predicted, fits: bool) -> str:
     if not fits:
-        return f"short by {gib(_short(now))}"
+        return _short(now)
     if before is None:
         return "makes it fit"
     assert before.step_time_s is not None
@@ -179,8 +179,10 @@ def _bought(before: Predicted | None, now: Predicted, fits: bool) -> str:
     return f"{100 * gain:.1f} % faster" if gain < 1 else f"{1 + gain:.1f} times as fast"
 
 
-def _short(predicted: Predicted) -> float:
-    """What the safe end of the interval exceeds the limit by; host RAM where that is short."""
+def _short(predicted: Predicted) -> str:
+    """What it lacks: to the safe end of the interval on the GPU, or in host RAM."""
     gpu = predicted.peak_memory_interval_bytes.high - predicted.memory_limit_bytes
+    if gpu > 0:
+        return f"GPU short by {gib(gpu)}"
     host = max(line.bytes - line.limit_bytes for line in predicted.host)
-    return max(gpu, host, 0.0)
+    return f"host RAM short by {gib(host)}" if host > 0 else "no split over the stages fits"

@@ -5,7 +5,16 @@ from __future__ import annotations
 import reprlib
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    model_validator,
+)
 
 from costmodels.architecture import Architecture, LatentAttention, MixtureOfExperts
 
@@ -14,7 +23,18 @@ Count = Annotated[int, Field(strict=True, ge=1, le=1_000_000_000)]
 MaybeNone = Annotated[int, Field(strict=True, ge=0, le=1_000_000_000)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=100)]
 Flag = Annotated[bool, Field(strict=True)]
+Base = Annotated[float, Field(ge=1, le=1e12, allow_inf_nan=False)]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+RopeSetting = StrictBool | StrictInt | Number | StrictStr | tuple[Number, ...]
 ANY_LENGTH = 1 << 20  # max_seq_len of a shape that states none [token]
+# What transformers 5.24 needs of each kind, modeling_rope_utils.py (_validate_*_rope_parameters).
+ROPE_NEEDS: dict[str, tuple[str, ...]] = {
+    "linear": ("factor",),
+    "dynamic": ("factor",),
+    "yarn": ("factor",),
+    "longrope": ("short_factor", "long_factor"),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
+}
 FFN_MULTIPLE = 256  # Llama rounds its inner width up to this (Touvron et al. 2023, model code)
 
 
@@ -57,7 +77,7 @@ class Shape(BaseModel):
 
     ``kv_heads`` defaults to ``heads``, ``head_dim`` to hidden / heads, ``ffn`` to 8/3 hidden
     rounded up to a multiple of 256 (gated) or 4 hidden, ``activation`` to silu (gated) or gelu,
-    ``norm_bias`` to true for layernorm, ``max_seq_len`` to no limit.
+    ``norm_bias`` to true for layernorm, ``max_seq_len`` to no limit, ``rope_theta`` to 10000.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -93,6 +113,10 @@ class Shape(BaseModel):
     final_norm: Flag = True
     head_bias: Flag = False
     pooler: Flag = False
+    rope_theta: Base = 10000.0
+    rope_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
+    rope_local_theta: Base | Literal[0] = 0
+    rope_scaling: dict[str, RopeSetting] = {}
     kind: Literal["decoder", "encoder"] = "decoder"
     moe: ExpertsShape | None = None
     mla: LatentShape | None = None
@@ -112,6 +136,13 @@ class Shape(BaseModel):
                 f"moe.first_dense_layers {self.moe.first_dense_layers} is more than "
                 f"layers {self.layers}"
             )
+        if self.rope_scaling:
+            rope_kind = self.rope_scaling.get("rope_type")
+            if not isinstance(rope_kind, str):
+                raise ValueError("rope_scaling needs rope_type: " + ", ".join(ROPE_NEEDS))
+            for key in ROPE_NEEDS.get(rope_kind, ()):
+                if key not in self.rope_scaling:
+                    raise ValueError(f"rope_scaling of rope_type {rope_kind} needs {key}")
         return self
 
     def architecture(self, published: int | None = None) -> Architecture:
@@ -124,6 +155,8 @@ class Shape(BaseModel):
         own["activation"] = self.activation or ("silu" if self.gated_mlp else "gelu")
         bias = self.norm == "layernorm" if self.norm_bias is None else self.norm_bias
         own["norm_bias"] = bias
+        own["rope_local_theta"] = float(self.rope_local_theta)
+        own["rope_scaling"] = tuple(sorted(self.rope_scaling.items()))
         return Architecture(
             **own,
             moe=MixtureOfExperts(**self.moe.model_dump()) if self.moe else None,

@@ -26,6 +26,7 @@ from planner.space import Shapes
 NS = 1e9  # ticks of a second
 KIB = 1024.0
 HOST_USABLE = 0.9  # of a node's RAM; the rest is the system's and the page cache's (assumed)
+MOST_TICKS = 1e15  # 11 days for one micro-batch; sums stay far below 2^62
 UNBOUNDED = 1 << 40  # KiB no node has
 
 
@@ -298,7 +299,12 @@ def _by_granularity(memory: MemoryCosts, what: str, names: Sequence[str], cells:
 
 
 def _ns(seconds: Array) -> Array:
-    return np.rint(np.asarray(seconds) * NS).astype(np.int64)
+    ticks = np.asarray(seconds) * NS
+    if ticks.size and float(np.max(ticks)) > MOST_TICKS:
+        raise ValueError(
+            "a step would take weeks: too slow to plan; check seq_len, global_batch and bandwidths"
+        )
+    return np.rint(ticks).astype(np.int64)
 
 
 def _kib_up(amount: Array) -> Array:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import yaml
+
 MAX_BYTES = 4 << 20  # model descriptions are kilobytes; anything larger is another file
 
 
@@ -28,6 +30,38 @@ def read_text(path: Path) -> str:
         raise ValueError(f"{path}: not UTF-8 text (byte {error.start})") from None
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror or error}") from None
+
+
+def repeated_key(text: str) -> tuple[str, int] | None:
+    """The first key that a mapping of a YAML text gives twice, and its line; None if none does.
+
+    Raises
+    ------
+    yaml.YAMLError
+        If the text is not YAML.
+
+    Examples
+    --------
+    >>> repeated_key("{layers: 2, layers: 4}")
+    ('layers', 1)
+    """
+    waiting: list[yaml.Node | None] = [yaml.compose(text, Loader=yaml.SafeLoader)]
+    seen = set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or id(node) in seen:  # an alias may lead back
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            waiting += node.value
+        if isinstance(node, yaml.MappingNode):
+            names = set()
+            for key, value in node.value:
+                if key.value in names and isinstance(key, yaml.ScalarNode):
+                    return str(key.value), key.start_mark.line + 1
+                names.add(key.value if isinstance(key, yaml.ScalarNode) else id(key))
+                waiting.append(value)
+    return None
 
 
 def plain_name(text: str) -> str:

@@ -205,6 +205,19 @@ def find_launch(script: Script, name: str, text: str) -> Launch | None:
     return None
 
 
+def other_launches(script: Script, chosen: Launch, name: str, text: str) -> tuple[str, ...]:
+    """A note naming the launches of a script that are not looked at; empty if there are none."""
+    found = [
+        (launch.target or launch.launcher, command[0].place.line)
+        for command in script.commands
+        if (launch := _launch(command, name, text)) is not None
+    ][1:]
+    if not found or chosen.launcher == "arguments":
+        return ()
+    listed = ", ".join(f"{what} (line {line})" for what, line in found)
+    return (f"only the first launch of the script is judged; not looked at: {listed}",)
+
+
 _MARKS = MEGATRON_MARKS | TRAINER_MARKS
 
 

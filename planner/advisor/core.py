@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.advisor.judgement import Judgement
+from planner.advisor.missing import missing_files
 from planner.advisor.readers import Reading, read_arguments, read_file
 from planner.advisor.report import Advice, Cause, FileReport, FilledAuto, Report
 from planner.advisor.settings import Settings
@@ -218,15 +219,19 @@ def report_on(path: Path, options: Options, cluster: Cluster | None) -> FileRepo
         return FileReport(file=str(path), level="unreadable", error=str(error))
     ctx = context_of(reading, options, cluster)
     findings = all_findings(reading, ctx)
+    findings = order((*findings, *missing_files(reading, ctx)))
     settings = settings_of(reading, ctx)
     notes = [f"{name} is named but was not read" for name in reading.missing]
+    notes += reading.notes
     extra: tuple[Finding, ...] = ()
     judged: Judgement | None = None
     better: tuple[Advice, ...] = ()
     if cluster is not None:
         from planner.advisor.verdict import verdict_of
 
-        judged, better, extra, more = verdict_of(reading, ctx, settings, options, cluster)
+        judged, better, extra, more = verdict_of(
+            reading, ctx, settings, options, cluster, findings
+        )
         notes += more
     findings = order((*findings, *extra))
     return FileReport(

@@ -22,6 +22,7 @@ class Target:
 
     fields: Mapping[str, Any]  # model, gpus, and hardware overrides
     architecture: Architecture | None = None  # where the file itself gives the shape
+    precision: str = "bf16"  # where nothing says which
 
 
 def gather(settings: Settings, target: Target, gpus: int) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -49,6 +50,7 @@ def gather(settings: Settings, target: Target, gpus: int) -> tuple[dict[str, Any
         s.assume(name, "none", "not in the file")
     s.assume("sequence_parallel", 0, "not in the file")
     s.assume("zero_stage", 0, "not in the file")
+    s.assume("precision", target.precision, "not in the file; the best of the GPU")
     fields = {k: v for k, v in target.fields.items() if v is not None}
     for name in ("seq_len", "optimizer", "grad_dtype", "cross_entropy", "stack"):
         if s.get(name) is not None and name not in fields:

@@ -7,7 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any
 
-from planner.advisor.arguments import FILE_FLAGS, Launch, find_launch, parse_flags
+from planner.advisor.arguments import (
+    FILE_FLAGS,
+    Launch,
+    find_launch,
+    other_launches,
+    parse_flags,
+)
 from planner.advisor.shell import Word
 from planner.advisor.source import Source, Unreadable, decode, read_source
 from planner.lint.document import Document, dotted
@@ -39,6 +45,7 @@ class Reading:
     partners: tuple[Document, ...] = ()
     missing: tuple[str, ...] = ()
     unknown_variables: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what of the file is not looked at
 
 
 def read_file(path: FilePath, follow: bool = True) -> Reading:
@@ -190,7 +197,8 @@ def _shell(source: Source, follow: bool) -> Reading:
         deeper = _with_partners(partner, replace(source, name=partner.name), follow)
         partners += [p for p in deeper.partners if p.name not in {q.name for q in partners}]
         missing += deeper.missing
-    return Reading(launch.flags, launch, tuple(partners), tuple(missing), script.unknown)
+    notes = other_launches(script, launch, source.name, source.text)
+    return Reading(launch.flags, launch, tuple(partners), tuple(missing), script.unknown, notes)
 
 
 def _inner_script(commands: Sequence[Sequence[Word]], source: Source) -> Reading | None:

@@ -48,7 +48,9 @@ def _half(out: Settings, facts: DeepSpeedFacts) -> None:
             how = "filled" if facts.doc.get(name, "enabled") == AUTO else "file"
             out.give("precision", name, facts.doc, (name, "enabled"), how)
             return
-    if facts.half is False and not facts.ctx.hugging_face:
+    flags = facts.ctx.trainer
+    asked = flags is not None and any(as_bool(flags.get(n)) for n in ("bf16", "fp16", "pure_bf16"))
+    if facts.half is False and not asked and facts.ctx.framework != "megatron":
         out.give("precision", "fp32", facts.doc, how="default")
 
 
@@ -83,6 +85,8 @@ def accelerate(out: Settings, doc: Document, ctx: Context) -> None:
         deepspeed(out, partner, ctx)
     if mixed in ("bf16", "fp16", "fp8"):
         out.give("precision", mixed, doc, ("mixed_precision",))
+    elif mixed is None or str(mixed).lower() in ("no", "false"):
+        _single(out, doc, ctx)
     if kind == "DEEPSPEED":
         section = doc.section("deepspeed_config")
         where = ("deepspeed_config",)
@@ -108,6 +112,15 @@ def accelerate(out: Settings, doc: Document, ctx: Context) -> None:
     elif kind in ("MULTI_GPU", "NO"):
         out.give("stack", "deepspeed", doc, ("distributed_type",), "default")
         out.give("zero_stage", 0, doc, ("distributed_type",))
+
+
+def _single(out: Settings, doc: Document, ctx: Context) -> None:
+    """No mixed precision: fp32, unless the trainer's flags ask for 16 bit."""
+    trainer = ctx.trainer
+    if trainer is None or not any(as_bool(trainer.get(name)) for name in ("bf16", "fp16", "tf32")):
+        held = doc.has("mixed_precision")
+        how = "file" if held else "default"
+        out.give("precision", "fp32", doc, ("mixed_precision",) if held else (), how)
 
 
 def fsdp(out: Settings, doc: Document, section: Mapping[str, Value], where: Path) -> None:

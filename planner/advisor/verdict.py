@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from planner.advisor.advice import advise_on
-from planner.advisor.judge import Target, gather, judge, make_job, megatron_shape
+from planner.advisor.judge import Target, gather, megatron_shape
 from planner.advisor.judgement import Judgement
+from planner.advisor.limits import judge_nearest
+from planner.advisor.missing import blocked
 from planner.advisor.readers import Reading
 from planner.advisor.report import Advice
 from planner.advisor.settings import Settings
@@ -22,7 +25,12 @@ Outcome = tuple[Judgement | None, tuple[Advice, ...], tuple[Finding, ...], list[
 
 
 def verdict_of(
-    reading: Reading, ctx: Context, settings: Settings, options: Options, cluster: Cluster
+    reading: Reading,
+    ctx: Context,
+    settings: Settings,
+    options: Options,
+    cluster: Cluster,
+    findings: tuple[Finding, ...],
 ) -> Outcome:
     """Judgement, better plans, findings that only the cost models make, and notes."""
     notes: list[str] = []
@@ -30,20 +38,31 @@ def verdict_of(
     tuning = settings.get("tuning")
     if tuning not in (None, "full"):
         return None, (), (), [*notes, f"no verdict: {tuning} tuning is not predicted yet"]
+    reason = blocked(findings)
+    if reason:
+        return None, (), (), [*notes, f"no verdict: {reason}"]
     if target is None:
         return None, (), (), [*notes, "no verdict: give --model"]
     if settings.gpus and settings.gpus != cluster.gpus:
         notes.append(f"the file speaks of {settings.gpus} processes, {cluster.gpus} GPUs are given")
     try:
-        fields, fix = gather(settings, target, cluster.gpus)
-        job = make_job(fields, fix, target)
-        judged = judge(job)
+        supports = cluster.node.gpu.supports
+        best = next((name for name in ("bf16", "fp16") if name in supports), "fp32")
+        fields, fix = gather(settings, replace(target, precision=best), cluster.gpus)
     except ValueError as error:
-        return None, (), (_refused(reading.document, str(error)),), notes
-    notes += job.notes
+        return None, (), (_refused(reading.document, str(error), settings, ()),), notes
+    tried = judge_nearest(fields, fix, target, ctx)
+    notes += tried.notes
+    if tried.refused:
+        found = _refused(reading.document, tried.refused, settings, tried.axes)
+        return None, (), (found,), notes
+    if tried.judged is None or tried.job is None:
+        return None, (), (), notes
+    judged = tried.judged
+    notes += tried.job.notes
     better: tuple[Advice, ...] = ()
     if options.advice:
-        better = advise_on(fields, fix, judged, target, reading, ctx)
+        better = advise_on(tried.fields, tried.fix, judged, target, reading, ctx)
         if not better and not judged.fits:
             notes.append(
                 "no small change of this file makes it fit; `planner solve` searches all plans"
@@ -90,14 +109,23 @@ def _named(doc: Document) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _refused(doc: Document, reason: str) -> Finding:
-    reason = reason.removeprefix("advise: ")
+def _refused(
+    doc: Document, reason: str, settings: Settings, axes: tuple[str, ...]
+) -> Finding:
+    """The finding for a configuration that the framework or the hardware refuses."""
+    reason = reason.removeprefix("advise: ").removeprefix("not a valid configuration: ")
+    held = [settings.values[axis] for axis in axes if axis in settings.values]
+    said = next((s for s in held if s.key and s.file == doc.name), None)
+    key = said.key if said is not None else ""
+    typed = next((name for name, flag in doc.spelling.items() if flag == key), "")
+    place = doc.where((typed,) if typed else tuple(key.split("."))) if key else None
     return Finding(
         id="not-valid",
         severity="error",
         file=doc.name,
-        key="",
-        line=1 if doc.text else None,
+        key=key,
+        line=place.line if place else (1 if doc.text else None),
+        column=place.column if place else None,
         effect=" ".join(reason.split()),
         fix="change what it names",
         source="the planner's rules of stacks and hardware",

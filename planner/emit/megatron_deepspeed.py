@@ -12,6 +12,7 @@ from planner.emit.launch import Argument, Launch, Script, launch_script
 from planner.emit.layout import single_connection
 from planner.emit.recipe import GRADIENT_CLIPPING, LOG_EVERY, RECIPES, TRAIN_STEPS, WARMUP_STEPS
 from planner.emit.refusal import one_recompute, require, whole_offload
+from planner.emit.rope import base_arguments
 from planner.emit.text import dump_json
 from planner.job import Job
 from planner.plan import Plan
@@ -74,6 +75,7 @@ def check_job(job: Job) -> None:
         f"it has no sliding window ({arch.sliding_window} tokens)",
     )
     activation(arch)
+    rotary(arch)
     require(
         job.spec.optimizer in ("adam", "adamw", "sgd", "momentum"),
         NAME,
@@ -178,8 +180,7 @@ def model_arguments(job: Job) -> list[Argument]:
         ("--max-position-embeddings", str(max(job.seq_len, positions(arch, job.seq_len)))),
         ("--normalization", arch.norm),
     ]
-    if arch.positional == "rope":
-        arguments.append(("--use-rotary-position-embeddings",))
+    arguments += rotary(arch)
     shape = activation(arch)
     if shape:
         arguments.append(shape)
@@ -194,6 +195,14 @@ def model_arguments(job: Job) -> list[Argument]:
         ("--no-query-key-layer-scaling",),
     ]
     return arguments
+
+
+def rotary(arch: Architecture) -> list[Argument]:
+    """Rotary positions; it scales none (megatron/model/rotary_pos_embedding.py)."""
+    if arch.positional != "rope":
+        return []
+    base = base_arguments(arch, "--rotary-position-embeddings-theta", NAME)
+    return [("--use-rotary-position-embeddings",), *base]
 
 
 def positions(arch: Architecture, seq_len: int) -> int:

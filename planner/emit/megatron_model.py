@@ -5,6 +5,7 @@ from __future__ import annotations
 from costmodels.architecture import Architecture, LatentAttention, MixtureOfExperts
 from planner.emit.launch import Argument
 from planner.emit.refusal import require
+from planner.emit.rope import megatron_rope
 from planner.job import Job
 from planner.plan import Plan
 
@@ -31,6 +32,7 @@ def check_model(arch: Architecture) -> None:
     )
     require(not arch.qk_norm_wide, NAME, "its query and key norms are one head wide")
     activation(arch)
+    megatron_rope(arch)
     if arch.moe is not None:
         require(not arch.moe.bias, NAME, "its experts have no biases")
 
@@ -62,6 +64,7 @@ def model_arguments(job: Job, plan: Plan) -> list[Argument]:
         ("--seq-length", str(job.seq_len)),
         ("--max-position-embeddings", str(_positions(arch, job.seq_len))),
         ("--position-embedding-type", POSITIONS[arch.positional]),
+        *megatron_rope(arch),
         ("--normalization", NORMS[arch.norm]),
         *activation(arch),
     ]

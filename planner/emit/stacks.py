@@ -10,6 +10,7 @@ from planner.emit.deepspeed import CONFIG, deepspeed_config
 from planner.emit.families import decoder_layer
 from planner.emit.launch import Launch, Script, launch_script
 from planner.emit.layout import layout, rounds_pinned
+from planner.emit.rope import megatron_note, unscaled_note
 from planner.emit.slurm import sbatch
 from planner.emit.text import dump_json
 from planner.emit.torchtitan import model_refusal
@@ -50,7 +51,22 @@ def emit_notes(job: Job, plan: Plan) -> tuple[str, ...]:
         notes.append("launch.sh names pinned_max_round_threshold_mb, which torch knows from 2.13")
     if plan.stack == "fsdp2":
         notes += _fsdp2_notes(job, plan)
+    notes += _rope_notes(job, plan)
     return tuple(notes)
+
+
+def _rope_notes(job: Job, plan: Plan) -> list[str]:
+    """Scaling of rotary positions that a stack's files cannot ask for."""
+    arch = job.architecture
+    if plan.stack == "megatron":
+        note = megatron_note(arch)
+    elif plan.stack == "megatron-deepspeed":
+        note = unscaled_note(arch, megatron_deepspeed.NAME)
+    elif plan.stack == "fsdp2" and not model_refusal(job):
+        note = torchtitan.rope_note(arch)
+    else:
+        return []
+    return [note] if note else []
 
 
 def job_refusal(job: Job, stack: str) -> str:

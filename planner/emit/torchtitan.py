@@ -10,6 +10,7 @@ from costmodels.architecture import Architecture
 from planner.emit.launch import Argument, Launch, Script, launch_script
 from planner.emit.recipe import GRADIENT_CLIPPING, LOG_EVERY, RECIPES, TRAIN_STEPS, WARMUP_STEPS
 from planner.emit.refusal import one_recompute, require, whole_offload
+from planner.emit.rope import one_base, titan_scaling, unscaled_note
 from planner.emit.text import render
 from planner.job import Job
 from planner.plan import Plan
@@ -121,6 +122,15 @@ def check_model(arch: Architecture, seq_len: int) -> None:
         NAME,
         f"its Llama has heads of hidden / heads, not {arch.head_dim}",
     )
+    require(
+        arch.rope_fraction == 1, NAME, f"it turns whole heads, not {arch.rope_fraction:g} of each"
+    )
+    one_base(arch, NAME)
+
+
+def rope_note(arch: Architecture) -> str:
+    """What of the rotary positions gets lost; empty if nothing."""
+    return "" if titan_scaling(arch) else unscaled_note(arch, NAME)
 
 
 def model_refusal(job: Job) -> str:
@@ -208,6 +218,7 @@ def model_file(job: Job, plan: Plan) -> str:
     return render(
         "titan_model.py.j2",
         arch=arch,
+        rope_scaling=titan_scaling(arch),
         comment=f"{arch.name} for torchtitan 0.3.0",
         attention="varlen" if plan.attention == "flash" else "flex",
         optimizer="AdamW" if job.spec.optimizer == "adamw" else "Adam",

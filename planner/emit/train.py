@@ -171,6 +171,7 @@ def tiny(arch: Architecture, plan: Plan) -> Architecture:
         position_rows=TINY_SEQ_LEN + 2 if arch.position_rows else 0,
         embedding_width=TINY_WIDTH // 2 if arch.embedding_width else 0,
         sliding_window=min(arch.sliding_window, 32),
+        rope_scaling=(),  # its texts are too short for one, and heads too small for its lists
         moe=moe,
     )
 

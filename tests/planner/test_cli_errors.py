@@ -53,6 +53,7 @@ CASES = [
     (["solve", *OK, "--seq-len", "-4"], "seq_len"),
     (["solve", *OK, "--seq-len", "4096"], "learned positions"),
     (["solve", *OK, "--global-batch", "0"], "global_batch"),
+    (["solve", *OK, "--intra-bandwidth", "1B/s"], "too slow"),
     (["solve", *OK, "--global-tokens", "1000"], "multiple of the sequence length"),
     (["solve", *OK, "--global-tokens", "4096", "--global-batch", "2"], "not both"),
     (["solve", *OK, "--optimizer", "adan"], "optimizer"),
@@ -188,7 +189,8 @@ def test_a_batch_no_layout_divides_is_explained() -> None:
     args = ["--model", "gpt3-125m", "--gpus", "8xA100-80G", "--global-batch", "3"]
     code, out, _ = run(["solve", *args, "--fix", "dp=8"])
     assert code == 3
-    assert "global batch" in out or "valid" in out
+    assert "no layout has fix dp=8" in out
+    assert "must divide 3 sequences" in out
 
 
 def test_a_time_limit_without_a_plan_exits_4(tmp_path: Path) -> None:

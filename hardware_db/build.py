@@ -43,6 +43,9 @@ def build_gpu(raw: Raw) -> Gpu:
     """A GPU from its YAML entry."""
     r = _Reader(raw)
     flops = _flops(r)
+    gcds = int(r.number("gcds"))
+    if gcds > 1:
+        r.assumed.append(_dies(raw["short"], gcds))
     flash = tuple(r.entry("flash")["value"])
     return Gpu(
         id=raw["id"],
@@ -66,7 +69,7 @@ def build_gpu(raw: Raw) -> Gpu:
         flash=flash,
         memory_efficient_attention=bool(r.entry("memory_efficient_attention")["value"]),
         launchable=bool(r.entry("launchable")["value"]),
-        gcds=int(r.number("gcds")),
+        gcds=gcds,
         price_per_hour=r.optional("price_per_hour"),
         reference_nodes=tuple(raw.get("reference_nodes", ())),
         gemm=_gemm(r, "fp8" in flops),
@@ -105,6 +108,12 @@ def build_node(raw: Raw, gpu: Gpu) -> Node:
         price_per_hour=r.optional("price_per_hour"),
         assumed=tuple(r.assumed),
     )
+
+
+def _dies(short: str, gcds: int) -> Assumption:
+    """What a reader of the counts has to know of a card with several dies."""
+    why = f"8x{short} is {8 * gcds} devices; every figure per GPU is of one device"
+    return Assumption(short, "gcds", f"{gcds} devices a card", "-", why)
 
 
 def _placed(r: _Reader, gpu: Gpu) -> Gpu:

@@ -72,9 +72,10 @@ class Cluster:
         """One line for people."""
         node, gpu = self.node, self.gpu
         device = gpu.name if gpu.gcds == 1 else f"die of {gpu.name}"
+        cards = f", {self.gpus // gpu.gcds} cards of {gpu.gcds} dies," if gpu.gcds > 1 else ""
         nodes = f"{self.nodes} node" + ("s" if self.nodes > 1 else "")
         return (
-            f"{self.gpus} x {device} on {nodes} ({node.name}): "
+            f"{self.gpus} x {device}{cards} on {nodes} ({node.name}): "
             f"{self.memory_limit / GIB:.1f} GiB per GPU, "
             f"{node.intra_bandwidth / GB:.4g} GB/s between GPUs, "
             f"{node.inter_bandwidth / GB:.4g} GB/s between nodes, "
@@ -134,15 +135,17 @@ class Cluster:
             node, guessed = _with_nvme(node, nvme)
         if intra_bandwidth is not None:
             node = _with_intra_bandwidth(node, intra_bandwidth)
+        told = {f for name, value in given.items() if value is not None for f in _TOLD[name]}
         node = replace(
             node,
+            gpu=replace(node.gpu, assumed=_untold(node.gpu.assumed, told)),
+            assumed=_untold(node.assumed, told),
             inter_bandwidth=inter_bandwidth or node.inter_bandwidth,
             host_memory=host_memory or node.host_memory,
             nvme_read=nvme_read or node.nvme_read,
             nvme_write=nvme_write or node.nvme_write,
         )
-        told = {f for name, value in given.items() if value is not None for f in _TOLD[name]}
-        assumed = tuple(a for a in (*self.assumed, *guessed) if a.what not in told)
+        assumed = _untold((*self.assumed, *guessed), told)
         return replace(self, node=node, memory_limit=limit, assumed=assumed)
 
     def with_gpus(self, gpus: int) -> Cluster:
@@ -183,6 +186,10 @@ _TOLD = {
     "nvme_write": ("nvme_write", "nvme_drive_write"),
     "memory_limit": (),
 }
+
+
+def _untold(assumed: tuple[Assumption, ...], told: set[str]) -> tuple[Assumption, ...]:
+    return tuple(a for a in assumed if a.what not in told)
 
 
 def _check(name: str, value: float | None, zero: bool) -> None:

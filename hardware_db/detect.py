@@ -10,11 +10,13 @@ from pathlib import Path
 
 from hardware_db.cluster import Cluster
 from hardware_db.load import Catalog, catalog
-from hardware_db.names import candidates
+from hardware_db.names import candidates, normalise
 from hardware_db.parse import cluster_of
 from hardware_db.units import to_si
 
 QUERY = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
+_PATIENCE = 10  # [s]; an idle driver answers within one or two
+_NAME_THEM = "name the GPUs, as in 8xA100-80G"
 
 
 def detect(
@@ -49,7 +51,8 @@ def detect(
     gpu = known.gpu(_identify(names[0], min(memory for _, memory in listed), known))
     nodes = known.nodes_of(gpu)
     count = len(listed)
-    node = next((node for node in nodes if node.gpus >= count), nodes[-1])
+    largest = max(nodes, key=lambda node: node.gpus)
+    node = next((node for node in nodes if node.gpus >= count), largest)
     node = replace(node, gpus=max(node.gpus, count))
     cluster = cluster_of(node, 1, count, reference=True)
     return cluster.with_overrides(host_memory=host_memory or _host_memory())
@@ -70,8 +73,9 @@ def _parse(output: str) -> list[tuple[str, float]]:
 
 
 def _identify(name: str, memory: float, known: Catalog) -> str:
-    """Id of the GPU of that name; of several, the one whose memory is nearest."""
-    fits = candidates(name, known.gpus)
+    """Id of the GPU of that name; of several the user's own, then the nearest in memory."""
+    own = {i for i in known.own_gpus if normalise(name) in map(normalise, known.gpus[i])}
+    fits = own or candidates(name, known.gpus)
     if not fits:
         known.find(name)  # raises, with the nearest names
         raise ValueError(f"--gpus auto: {name!r} is a node, not a GPU")
@@ -80,13 +84,24 @@ def _identify(name: str, memory: float, known: Catalog) -> str:
 
 def _run(command: tuple[str, ...]) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=_PATIENCE
+        )
     except FileNotFoundError:
+        raise ValueError(f"--gpus auto needs nvidia-smi, which is not here: {_NAME_THEM}") from None
+    except subprocess.TimeoutExpired:
         raise ValueError(
-            "--gpus auto needs nvidia-smi, which is not here: name the GPUs, as in 8xA100-80G"
+            f"--gpus auto: nvidia-smi gave no answer in {_PATIENCE} s: {_NAME_THEM}"
         ) from None
-    except (subprocess.SubprocessError, OSError) as error:
-        raise ValueError(f"--gpus auto: nvidia-smi failed ({error})") from None
+    except subprocess.CalledProcessError as error:
+        said = " ".join(f"{error.stderr} {error.stdout}".split()) or "it says nothing"
+        raise ValueError(
+            f"--gpus auto: nvidia-smi failed with exit status {error.returncode} ({said[:200]}): "
+            f"{_NAME_THEM}"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        said = getattr(error, "strerror", None) or "its output is not text"
+        raise ValueError(f"--gpus auto: cannot run nvidia-smi ({said}): {_NAME_THEM}") from None
     return done.stdout
 
 

@@ -26,6 +26,12 @@ def exists(*parts: str) -> bool:
     return _ROOT.joinpath(*parts).is_file()
 
 
+def stems(folder: str) -> tuple[str, ...]:
+    """Names of the YAML files of a folder, without their ending, sorted."""
+    names = (file.name for file in _ROOT.joinpath(folder).iterdir())
+    return tuple(sorted(n.removesuffix(".yaml") for n in names if n.endswith(".yaml")))
+
+
 def default_entry(name: str) -> Raw:
     """A default of ``measured/defaults.yaml``: value, unit, kind and source."""
     return read("measured", "defaults.yaml")[name]  # type: ignore[no-any-return]

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from hardware_db.borrow import borrow_node
 from hardware_db.build import build_gpu, build_node
 from hardware_db.cluster import Node
 from hardware_db.devices import Gpu
-from hardware_db.files import Raw, exists, read
+from hardware_db.files import Raw, exists, read, stems
 from hardware_db.names import near, resolve
+from hardware_db.own import check_names
 
 _NODE_FOLDERS = ("nodes", "reference_nodes")
 
@@ -47,25 +49,59 @@ class Catalog:
 
     def node(self, identifier: str) -> Node:
         """The node of that id."""
-        raw = self.own_nodes.get(identifier)
-        if raw is not None:
-            return build_node(raw, self.gpu(self.find(str(raw["gpu"]))[1]))
-        node_raw = _node_entry(identifier)
-        return build_node(node_raw, self.gpu(node_raw["gpu"]))
+        raw = self._node_entry(identifier)
+        return build_node(raw, self._gpu_in(raw))
+
+    def node_called(self, name: str) -> str:
+        """Id of the node of that name, reference nodes included.
+
+        Raises
+        ------
+        ValueError
+            If there is none; the message lists the nearest names.
+        """
+        if name in self.own_nodes or _folder(name):
+            return name
+        identifier = resolve(name, self.nodes)
+        if identifier is None:
+            close = ", ".join(near(name, self.nodes))
+            raise ValueError(f"no reference node {name!r}: the nearest names are {close}")
+        return identifier
 
     def nodes_of(self, gpu: Gpu) -> tuple[Node, ...]:
-        """Nodes a bare GPU name stands on, smallest first; the user's own count too.
+        """Nodes a bare GPU name stands on: the user's own, then reference nodes, smallest first.
 
         Raises
         ------
         ValueError
             If there is none.
         """
-        own = (i for i, raw in self.own_nodes.items() if self.find(raw["gpu"]) == ("gpu", gpu.id))
-        nodes = [self.node(i) for i in dict.fromkeys((*gpu.reference_nodes, *own))]
+        own = (i for i, raw in self.own_nodes.items() if self._gpu_in(raw).id == gpu.id)
+        named = map(self.node_called, gpu.reference_nodes)
+        nodes = [self._with(i, gpu) for i in dict.fromkeys((*own, *named))]
         if not nodes:
-            raise ValueError(f"{gpu.short} has no node: define one in the hardware file")
-        return tuple(sorted(nodes, key=lambda node: node.gpus))
+            raise ValueError(
+                f"{gpu.short} has no node: define one in the hardware file, or name one it would "
+                "fit into, as in reference_nodes: [dgx-h100]"
+            )
+        return tuple(sorted(nodes, key=lambda node: (node.id not in self.own_nodes, node.gpus)))
+
+    def _with(self, identifier: str, gpu: Gpu) -> Node:
+        """The node with ``gpu`` in it, whichever it has of its own."""
+        raw = self._node_entry(identifier)
+        theirs = self._gpu_in(raw)
+        if theirs.id == gpu.id:
+            return build_node(raw, gpu)
+        return borrow_node(raw, theirs, gpu, self._gpu_entry(gpu.id))
+
+    def _gpu_in(self, node: Raw) -> Gpu:
+        return self.gpu(self.find(str(node["gpu"]))[1])
+
+    def _gpu_entry(self, identifier: str) -> Raw:
+        return self.own_gpus.get(identifier) or read("gpus", f"{identifier}.yaml")
+
+    def _node_entry(self, identifier: str) -> Raw:
+        return self.own_nodes.get(identifier) or _node_entry(identifier)
 
 
 @cache
@@ -90,18 +126,18 @@ def catalog(extra: Path | None = None) -> Catalog:
     from hardware_db.schema import read_hardware_file  # pydantic, only where it is needed
 
     own_gpus, own_nodes = read_hardware_file(extra)
+    check_names(extra, (*own_gpus, *own_nodes), (ours.gpus, ours.nodes, _reference_names()))
     known = Catalog(
-        {**ours.gpus, **{i: _names(raw) for i, raw in own_gpus.items()}},
-        {**ours.nodes, **{i: _names(raw) for i, raw in own_nodes.items()}},
-        own_gpus,
-        own_nodes,
+        {**ours.gpus, **{raw["id"]: _names(raw) for raw in own_gpus}},
+        {**ours.nodes, **{raw["id"]: _names(raw) for raw in own_nodes}},
+        {raw["id"]: raw for raw in own_gpus},
+        {raw["id"]: raw for raw in own_nodes},
     )
-    for identifier, raw in own_nodes.items():
-        _check_gpu(known, f"{extra}: nodes {identifier}: gpu", raw["gpu"])
-    for identifier, raw in own_gpus.items():
+    for raw in own_nodes:
+        _check_gpu(known, f"{extra}: nodes {raw['id']}", raw)
+    for raw in own_gpus:
         for node in raw.get("reference_nodes", ()):
-            if node not in own_nodes and not any(exists(f, f"{node}.yaml") for f in _NODE_FOLDERS):
-                raise ValueError(f"{extra}: gpus {identifier}: no reference node {node!r}")
+            _check_reference(known, f"{extra}: gpus {raw['id']}: reference_nodes", node)
     return known
 
 
@@ -147,19 +183,43 @@ def load_node(identifier: str) -> Node:
 
 
 def _node_entry(identifier: str) -> Raw:
-    for folder in _NODE_FOLDERS:
-        if exists(folder, f"{identifier}.yaml"):
-            return read(folder, f"{identifier}.yaml")
-    raise ValueError(f"no node {identifier!r} in the database: node_names() lists them")
+    folder = _folder(identifier)
+    if folder is None:
+        raise ValueError(f"no node {identifier!r} in the database: node_names() lists them")
+    return read(folder, f"{identifier}.yaml")
 
 
-def _check_gpu(known: Catalog, where: str, name: str) -> None:
+def _folder(identifier: str) -> str | None:
+    return next((f for f in _NODE_FOLDERS if exists(f, f"{identifier}.yaml")), None)
+
+
+def _reference_names() -> dict[str, tuple[str, ...]]:
+    """Reference nodes have one name, their id."""
+    return {i: (i,) for i in stems("reference_nodes")}
+
+
+def _check_gpu(known: Catalog, where: str, node: Raw) -> None:
+    name = str(node["gpu"])
     try:
-        kind, _ = known.find(name)
+        kind, identifier = known.find(name)
+    except ValueError as error:
+        raise ValueError(f"{where}: gpu: {error}") from None
+    if kind != "gpu":
+        raise ValueError(f"{where}: gpu: {name!r} is a node, not a GPU")
+    gpu = known.gpu(identifier)
+    devices = node["gpus"]["value"]
+    if devices % gpu.gcds:
+        raise ValueError(
+            f"{where}: gpus: {devices} is not whole cards: one {gpu.short} is {gpu.gcds} devices, "
+            "and gpus counts devices"
+        )
+
+
+def _check_reference(known: Catalog, where: str, name: str) -> None:
+    try:
+        known.node_called(name)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
-    if kind != "gpu":
-        raise ValueError(f"{where}: {name!r} is a node, not a GPU")
 
 
 def _names(raw: Raw) -> tuple[str, ...]:

@@ -14,6 +14,9 @@ _VENDORS = {"nvidia", "amd", "intel", "tesla", "geforce", "instinct"}
 _CLOUDS = {"standard", "aws", "azure", "gcp", "oci"}
 _NOISE = _VENDORS | _CLOUDS
 
+COUNT = re.compile(r"([-+]?[0-9.]*)\s*[x×*]\s*(.*)", re.IGNORECASE | re.DOTALL)
+MIXED = re.compile(r"[+,;&]|\band\b|\bplus\b", re.IGNORECASE)
+
 
 def normalise(name: str) -> str:
     """The form in which names are compared.
@@ -37,7 +40,7 @@ def candidates(name: str, names: Mapping[str, Sequence[str]]) -> set[str]:
 
 
 def resolve(name: str, names: Mapping[str, Sequence[str]]) -> str | None:
-    """Id of the entry called ``name``; None if there is none.
+    """Id of the entry called ``name``; None if there is none. A short name wins over aliases.
 
     Raises
     ------
@@ -46,6 +49,8 @@ def resolve(name: str, names: Mapping[str, Sequence[str]]) -> str | None:
         each.
     """
     fits = candidates(name, names)
+    short = {i for i in fits if normalise(names[i][0]) == normalise(name)}
+    fits = short if len(short) == 1 else fits
     if len(fits) > 1:
         listed = ", ".join(sorted(names[i][0] for i in fits))
         raise ValueError(f"{name!r} is ambiguous: it may be {listed}")
@@ -57,6 +62,16 @@ def near(name: str, names: Mapping[str, Sequence[str]], count: int = 5) -> list[
     short = {normalise(n): known[0] for known in names.values() for n in known}
     close = difflib.get_close_matches(normalise(name), list(short), n=4 * count, cutoff=0.0)
     return list(dict.fromkeys(short[k] for k in close))[:count]
+
+
+def writable(name: str) -> bool:
+    """Whether ``--gpus`` can hold that name: it is not read as a count, a mixture or ``auto``.
+
+    >>> writable("MyGPU"), writable("4xMine"), writable("A+B")
+    (True, False, False)
+    """
+    key = normalise(name)
+    return key not in ("", "auto") and not COUNT.fullmatch(name.strip()) and not MIXED.search(name)
 
 
 def _tokens(name: str) -> list[str]:

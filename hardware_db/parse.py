@@ -6,14 +6,13 @@ the eight GPUs of each of two instances), ``auto``.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from hardware_db.cluster import Cluster, Node
 from hardware_db.devices import Gpu
 from hardware_db.load import Catalog, catalog
+from hardware_db.names import COUNT, MIXED
 
-_COUNT = re.compile(r"([-+]?[0-9.]*)\s*[x×*]\s*(.*)", re.IGNORECASE | re.DOTALL)
 _MOST_GPUS = 1_000_000
 _EXAMPLES = "write it like 8xA100-80G, 4x8xH100-80G or 4xp5.48xlarge"
 
@@ -64,9 +63,14 @@ def cluster_of(node: Node, nodes: int, gpus_per_node: int, reference: bool) -> C
 def _split(text: str) -> tuple[list[int], str]:
     counts: list[int] = []
     rest = text.strip()
-    while match := _COUNT.fullmatch(rest):
+    while match := COUNT.fullmatch(rest):
         counts.append(_count(match.group(1), text))
         rest = match.group(2).strip()
+    if MIXED.search(rest):
+        raise ValueError(
+            f"{text!r} reads as more than one kind of node, and a cluster is of equal nodes with "
+            f"equal GPUs: plan for one kind at a time, {_EXAMPLES}"
+        )
     if len(counts) > 2:
         raise ValueError(f"{text!r} has more than two counts: {_EXAMPLES}")
     if not rest:
@@ -92,7 +96,7 @@ def _on_named_node(node: Node, counts: list[int]) -> Cluster:
 
 def _on_reference_node(known: Catalog, gpu: Gpu, counts: list[int]) -> Cluster:
     candidates = known.nodes_of(gpu)
-    largest = candidates[-1]
+    largest = max(candidates, key=lambda node: node.gpus)
     cards = counts[-1] if counts else 1
     used = cards * gpu.gcds
     nodes = counts[0] if len(counts) == 2 else 1

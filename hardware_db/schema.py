@@ -12,7 +12,9 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from hardware_db.schema_errors import one_line
 from hardware_db.units import BYTES, FLOPS, RATES, UNITS
+from hardware_db.user_yaml import load_unique
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
 
@@ -183,8 +185,8 @@ class HardwareFile(_Strict):
         return self
 
 
-def read_hardware_file(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
-    """A user's GPUs and nodes by id, as plain mappings.
+def read_hardware_file(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """A user's GPUs and nodes, as plain mappings.
 
     Raises
     ------
@@ -192,7 +194,7 @@ def read_hardware_file(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str,
         One line naming the file and the key, if it cannot be read or does not fit the schema.
     """
     try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+        raw = load_unique(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ValueError(f"cannot read {path}: {error.strerror or error}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -203,18 +205,11 @@ def read_hardware_file(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str,
     try:
         HardwareFile.model_validate(raw)
     except ValidationError as error:
-        raise ValueError(f"{path}: {_first(error)}") from None
+        raise ValueError(f"{path}: {one_line(error, raw)}") from None
     gpus, nodes = raw.get("gpus") or [], raw.get("nodes") or []
     for entry in (*gpus, *nodes):
         _check_dimensions(path, entry)
-    return {g["id"]: g for g in gpus}, {n["id"]: n for n in nodes}
-
-
-def _first(error: ValidationError) -> str:
-    first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"]) or "file"
-    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return f"{key}: {first['msg']}{more}"
+    return gpus, nodes
 
 
 def _check_dimensions(path: Path, entry: dict[str, Any]) -> None:

@@ -30,6 +30,7 @@ UNITS = BYTES | BITS | RATES | FLOPS | OTHER
 GB = BYTES["GB"]
 GIB = BYTES["GiB"]
 
+_PLAINLY_BASE = 1e6  # a larger bare number was meant in bytes: no GPU or link has 1e6 GB
 _NUMBER = re.compile(r"^\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*(\S*)\s*$")
 _SIZES = {u.lower(): f for u, f in BYTES.items()} | {
     p.lower(): f for p, f in (_PREFIXES | _BINARY).items() if p
@@ -57,9 +58,9 @@ def to_si(value: float, unit: str) -> float:
 
 
 def parse_size(text: str) -> float:
-    """Bytes in a text such as ``80GB``, ``2TB``, ``512GiB``; a bare number is bytes. [byte]
+    """Bytes in a text such as ``80GB``, ``2TB``, ``512GiB``. [byte]
 
-    Letter case does not matter, and ``80G`` means ``80GB`` (decimal).
+    Letter case does not matter, and ``80G`` means ``80GB`` (decimal). A bare number is refused.
 
     Raises
     ------
@@ -74,16 +75,19 @@ def parse_size(text: str) -> float:
     2.0
     """
     number, unit = _split(text, "a size such as 80GB, 512GiB or 2TB")
-    factor = 1.0 if unit == "" else _SIZES.get(unit.lower())
+    if unit == "":
+        raise ValueError(_no_unit(text, number, "GiB", "B"))
+    factor = _SIZES.get(unit.lower())
     if factor is None:
         raise ValueError(f"{text!r} is not a size: write it like 80GB, 512GiB or 2TB")
     return number * factor
 
 
 def parse_rate(text: str) -> float:
-    """Byte/s in a text such as ``300GB/s`` or ``400Gb/s``; a bare number is byte/s. [byte/s]
+    """Byte/s in a text such as ``300GB/s`` or ``400Gb/s``. [byte/s]
 
-    ``400Gbps`` and ``400Gbit/s`` are bits. The case of the B matters: ``gb/s`` is refused.
+    ``400Gbps`` and ``400Gbit/s`` are bits. The case of the B matters: ``gb/s`` is refused, as is
+    a bare number.
 
     Raises
     ------
@@ -100,10 +104,17 @@ def parse_rate(text: str) -> float:
     unit = re.sub(r"(?:bit/s|bits/s|bps)$", "b/s", unit)
     unit = re.sub(r"Bps$", "B/s", unit)
     if unit == "":
-        return number
+        raise ValueError(_no_unit(text, number, "GB/s", "B/s"))
     if unit not in RATES:
         raise ValueError(f"{text!r} is not a rate: write {expected}, with the case of the B")
     return number * RATES[unit]
+
+
+def _no_unit(text: str, number: float, usual: str, base: str) -> str:
+    """The message for a bare number: the likely unit of small ones, the base unit of large."""
+    digits = text.strip()
+    example = f"{digits}{usual if number < _PLAINLY_BASE else base}"
+    return f"{digits!r} has no unit: write a unit, such as {example}"
 
 
 def _split(text: str, expected: str) -> tuple[float, str]:

@@ -70,6 +70,7 @@ def test_a_given_value_is_no_longer_assumed():
     assert {"host_memory", "network_bandwidth", "network_efficiency"} <= fields
     told = t4.with_overrides(host_memory=100e9, inter_bandwidth=1e9)
     left = {a.what for a in told.assumed}
+    left |= {a.what for a in (*told.node.assumed, *told.gpu.assumed)}
     assert not left & {"host_memory", "network_bandwidth", "network_efficiency"}
 
 
@@ -132,5 +133,13 @@ def test_part_of_an_instance_reads_back():
 
 def test_describe_is_one_line():
     text = parse_gpus("2x8xMI250X").describe()
-    assert "32 x die of AMD Instinct MI250X on 2 nodes" in text
+    assert "32 x die of AMD Instinct MI250X, 16 cards of 2 dies, on 2 nodes" in text
     assert "\n" not in text
+    assert "dies" not in parse_gpus("8xMI300X").describe()
+
+
+def test_a_card_of_two_devices_is_said():
+    said = [a for a in parse_gpus("8xMI250X").assumed if a.what == "gcds"]
+    assert [(a.where, a.value) for a in said] == [("MI250X", "2 devices a card")]
+    assert "8xMI250X is 16 devices" in said[0].why
+    assert not [a for a in parse_gpus("8xH100").assumed if a.what == "gcds"]

@@ -1,5 +1,7 @@
 """nvidia-smi, with a stand-in for the program."""
 
+import sys
+
 import pytest
 
 from hardware_db import detect
@@ -70,3 +72,56 @@ def test_without_nvidia_smi(monkeypatch):
     monkeypatch.setenv("PATH", "")
     with pytest.raises(ValueError, match="needs nvidia-smi, which is not here"):
         detect()
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    """Puts a shell script in the place of nvidia-smi."""
+
+    def put(body):
+        path = tmp_path / "nvidia-smi"
+        path.write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
+        path.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+        return path
+
+    return put
+
+
+def refusal():
+    with pytest.raises(ValueError, match="--gpus auto") as error:
+        detect()
+    said = str(error.value)
+    assert "\n" not in said
+    assert "('" not in said
+    assert said.endswith("name the GPUs, as in 8xA100-80G")
+    return said
+
+
+def test_a_failing_nvidia_smi_says_why(program):
+    program("echo 'NVIDIA-SMI has failed because\nit could not reach the driver' >&2; exit 9")
+    said = refusal()
+    assert "exit status 9 (NVIDIA-SMI has failed because it could not reach the driver)" in said
+
+
+def test_a_silent_failure(program):
+    program("exit 3")
+    assert "exit status 3 (it says nothing)" in refusal()
+
+
+def test_a_program_that_is_no_program(program):
+    program("").write_bytes(b"\x7fELF\x00")
+    assert "cannot run nvidia-smi" in refusal()
+
+
+def test_what_is_not_text(program):
+    program(r"printf '\377\376'")
+    assert "its output is not text" in refusal()
+
+
+def test_a_hung_nvidia_smi(program, monkeypatch):
+    module = sys.modules["hardware_db.detect"]
+    assert module._PATIENCE == 10
+    monkeypatch.setattr(module, "_PATIENCE", 0.2)
+    program("exec sleep 20")
+    assert "gave no answer in 0.2 s" in refusal()

@@ -70,6 +70,11 @@ def test_accepted(text, gpu, node, nodes, per_node):
         ("9x9xH100", ["at most 8 GPUs", "not 9"]),
         ("2x9xp5.48xlarge", ["p5.48xlarge has 8 GPUs", "not 9"]),
         ("8 A100 GPUs", ["unknown"]),
+        ("8xA100-80G+4x8xH100", ["equal nodes", "one kind at a time"]),
+        ("4+4xH100", ["equal nodes"]),
+        ("8xA100-80G, 8xH100", ["equal nodes"]),
+        ("8xA100-80G and 8xH100", ["equal nodes"]),
+        ("8xA100-80G+8xnvidia/H100", ["equal nodes"]),
         ("\x00", ["unknown"]),
     ],
 )

@@ -97,19 +97,24 @@ def changed(path, value):
 @pytest.mark.parametrize(
     ("content", "needle"),
     [
-        (changed(("gpus", 0, "memory"), None), "gpus.0.memory: Field required"),
-        (changed(("gpus", 0, "memory", "unit"), None), "gpus.0.memory.unit: Field required"),
+        (changed(("gpus", 0, "memory"), None), "gpus[0] z9: missing memory"),
+        (changed(("gpus", 0, "memory", "unit"), None), "gpus[0] z9: missing memory.unit"),
         (changed(("gpus", 0, "memory", "unit"), "GBB"), "unknown unit 'GBB'"),
         (changed(("gpus", 0, "memory", "unit"), "GB/s"), "z9.memory: GB/s is not a unit of memory"),
-        (changed(("gpus", 0, "memory", "value"), -1), "gpus.0.memory.value"),
-        (changed(("gpus", 0, "memory", "kind"), "guess"), "gpus.0.memory.kind"),
-        (changed(("gpus", 0, "colour"), "red"), "gpus.0.colour: Extra inputs"),
-        (changed(("gpus", 0, "flops"), {"fp7": given_value(1, "TFLOP/s")}), "gpus.0.flops.fp7"),
+        (changed(("gpus", 0, "memory", "value"), -1), "gpus[0] z9.memory.value"),
+        (changed(("gpus", 0, "memory", "kind"), "guess"), "gpus[0] z9.memory.kind"),
+        (changed(("gpus", 0, "colour"), "red"), "gpus[0] z9.colour: unknown field"),
+        (changed(("gpus", 0, "flops"), {"fp7": given_value(1, "TFLOP/s")}), "gpus[0] z9.flops.fp7"),
         (changed(("gpus", 0, "reference_nodes"), ["nowhere"]), "no reference node 'nowhere'"),
         (changed(("nodes", 0, "gpu"), "Z8000"), "nodes box: gpu: unknown GPU"),
         (changed(("nodes", 0, "gpu"), "dgx-h100"), "nodes box: gpu: 'dgx-h100' is a node"),
-        (changed(("nodes", 0, "gpus", "value"), 0), "nodes.0.gpus.value"),
-        (changed(("nodes", 0, "gpus", "value"), 1.5), "nodes.0.gpus.value"),
+        (changed(("nodes", 0, "gpus", "value"), 0), "nodes[0] box.gpus.value"),
+        (changed(("nodes", 0, "gpus", "value"), 1.5), "nodes[0] box.gpus.value"),
+        (changed(("gpus", 0, "memory"), 64), "z9.memory: write it as {value: 64, unit"),
+        (changed(("gpus", 0, "gcds"), given_value(4)), "box: gpus: 6 is not whole cards"),
+        ({"gpus": ["Z9"]}, "gpus[0]: "),
+        ({"gpus": CARD}, "gpus: "),
+        ("gpus: []\ngpus: []", "line 2 repeats the key 'gpus'"),
         ("gpus: [", "is not YAML"),
         ("- 1", "must be a mapping"),
         ("{}", "defines neither gpus nor nodes"),
@@ -123,6 +128,18 @@ def test_malformed(write, content, needle):
     message = str(error.value)
     assert str(path) in message
     assert "\n" not in message
+
+
+def test_every_missing_field_is_named(write):
+    with pytest.raises(ValueError, match="missing") as error:
+        parse_gpus("8xQ", extra=write({"gpus": [{"id": "q"}], "nodes": [{"id": "n"}]}))
+    said = str(error.value)
+    card, box = said.split("nodes[0] n: ")
+    for field in ("short", "name", "vendor", "arch", "form_factor", "memory", "flops"):
+        assert re.search(rf"\b{field}\b", card)
+    for field in ("short", "name", "provider", "gpu", "topology", "fabric", "gpus", "host_memory"):
+        assert re.search(rf"\b{field}\b", box)
+    assert "\n" not in said
 
 
 def test_missing_file(tmp_path):

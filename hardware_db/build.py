@@ -9,9 +9,12 @@ from dataclasses import dataclass, field, replace
 
 from hardware_db.cluster import Node
 from hardware_db.devices import Assumption, AttentionRates, Curve, GemmRate, Gpu
-from hardware_db.files import Raw, default_entry
+from hardware_db.files import Raw, default_entry, read
 from hardware_db.measured import all_reduce_curve
 from hardware_db.units import to_si
+
+# Measured attention tables, and the kernel generation each is the first to have.
+_FIRST_WITH = {"a100-sxm4-80g": None, "h100-sxm5-80g": "FA3", "gb200-186g": "FA4"}
 
 
 @dataclass(slots=True)
@@ -84,6 +87,7 @@ def build_node(raw: Raw, gpu: Gpu) -> Node:
     r = _Reader(raw)
     gpu = _placed(r, gpu)
     count = int(r.number("nvme_count"))
+    cpu_memory_bandwidth = r.number("cpu_memory_bandwidth")
     return Node(
         id=raw["id"],
         short=raw["short"],
@@ -98,8 +102,8 @@ def build_node(raw: Raw, gpu: Gpu) -> Node:
         fabric=raw["fabric"],
         host_memory=r.number("host_memory"),
         cpu_cores=int(r.number("cpu_cores")),
-        cpu_memory_bandwidth=r.number("cpu_memory_bandwidth"),
-        cpu_adam_time=r.number("cpu_adam_time"),
+        cpu_memory_bandwidth=cpu_memory_bandwidth,
+        cpu_adam_time=_cpu_adam_time(r, cpu_memory_bandwidth),
         pcie_bandwidth=gpu.pcie_bandwidth,
         nvme_count=count,
         nvme_capacity=count * r.number("nvme_drive_capacity") if count else 0.0,
@@ -138,6 +142,16 @@ def _placed(r: _Reader, gpu: Gpu) -> Gpu:
     )
 
 
+def _cpu_adam_time(r: _Reader, bandwidth: float) -> float:
+    """As stated; else the default, which holds at the default bandwidth, scaled to this one's."""
+    if r.raw.get("cpu_adam_time"):
+        return r.number("cpu_adam_time")
+    usual, at = default_entry("cpu_adam_time"), default_entry("cpu_memory_bandwidth")
+    value = usual["value"] * to_si(at["value"], at["unit"]) / bandwidth
+    r.note("cpu_adam_time", {**usual, "value": float(f"{value:.3g}")})
+    return to_si(value, usual["unit"])
+
+
 def _drives_rate(r: _Reader, count: int, way: str) -> float:
     if count == 0:
         return 0.0
@@ -172,11 +186,34 @@ def _gemm(r: _Reader, fp8: bool) -> GemmRate:
 
 def _attention_tables(r: _Reader) -> tuple[tuple[str, float, str, str], ...]:
     tables = []
-    for reference in r.raw.get("attention", ()):
+    stated = r.raw.get("attention")
+    for reference in _usual_tables(r) if stated is None else stated:
         scale = reference["scale"]
         r.note(f"attention rates, scale to {reference['table']}", scale)
         tables.append((reference["table"], scale["value"], scale["kind"], scale["source"]))
     return tuple(tables)
+
+
+def _usual_tables(r: _Reader) -> list[Raw]:
+    """What stands in where no attention rates are stated: others', by sustained matmul rate."""
+    flash = r.raw["flash"]["value"] if r.raw.get("flash") else ()
+    names = [table for table, kernel in _FIRST_WITH.items() if kernel is None or kernel in flash]
+    return [{"table": table, "scale": _by_matmul_rate(r.raw, table)} for table in names]
+
+
+def _by_matmul_rate(raw: Raw, table: str) -> Raw:
+    """Sustained 16-bit rate over that of the GPU a table was measured on."""
+    ratio = _sustained(raw) / _sustained(read("gpus", f"{table}.yaml"))
+    source = f"not stated: by sustained matmul rate against {table}"
+    return {"value": round(ratio, 4), "unit": "-", "kind": "assumed", "source": source}
+
+
+def _sustained(raw: Raw) -> float:
+    """Peak times the share large products reach. [FLOP/s]"""
+    flops = raw["flops"]
+    peak = flops.get("bf16") or flops.get("fp16") or next(iter(flops.values()))
+    epsilon = raw.get("gemm_epsilon") or default_entry("gemm_epsilon")
+    return float(to_si(peak["value"], peak["unit"]) * epsilon["value"])
 
 
 def _all_reduce(raw: Raw) -> Curve | None:

@@ -136,6 +136,7 @@ def catalog(extra: Path | None = None) -> Catalog:
     for raw in own_nodes:
         _check_gpu(known, f"{extra}: nodes {raw['id']}", raw)
     for raw in own_gpus:
+        _check_attention(f"{extra}: gpus {raw['id']}", known.gpu(raw["id"]))
         for node in raw.get("reference_nodes", ()):
             _check_reference(known, f"{extra}: gpus {raw['id']}: reference_nodes", node)
     return known
@@ -213,6 +214,15 @@ def _check_gpu(known: Catalog, where: str, node: Raw) -> None:
             f"{where}: gpus: {devices} is not whole cards: one {gpu.short} is {gpu.gcds} devices, "
             "and gpus counts devices"
         )
+
+
+def _check_attention(where: str, gpu: Gpu) -> None:
+    for generation in gpu.flash:
+        if gpu.attention.curve(generation, "fwd", 128, True) is None:
+            raise ValueError(
+                f"{where}: attention: no table stated has rates of {generation}, which flash "
+                "lists or has by default: add one, leave attention out, or correct flash"
+            )
 
 
 def _check_reference(known: Catalog, where: str, name: str) -> None:

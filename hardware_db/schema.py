@@ -127,7 +127,7 @@ class GpuFile(_Strict):
     gemm_gamma: Number | None = None
     gemm_k0: Number | None = None
     gemm_epsilon_fp8: Fraction | None = None
-    attention: list[AttentionReference] = []
+    attention: list[AttentionReference] | None = None
     price_per_hour: Positive | None = None
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hardware_db import parse_gpus
+from hardware_db import load_gpu, parse_gpus
 
 
 def given_value(value, unit="-", kind="measured"):
@@ -64,6 +64,27 @@ def test_own_gpu_and_node(write):
     assert parse_gpus("2xbox", extra=path).gpus == 12
 
 
+@pytest.mark.parametrize("generation", ["FA1", "FA2", "FA3", "FA4"])
+def test_attention_rates_not_stated_are_assumed_by_matmul_rate(write, generation):
+    card = {**CARD, "flash": given_value([generation])}
+    cluster = parse_gpus("2xbox", extra=write({"gpus": [card], "nodes": [BOX]}))
+    for direction in ("fwd", "bwd"):
+        curve = cluster.gpu.attention.curve(generation, direction, 128, True)
+        assert 0 < max(curve.y) < cluster.gpu.flops["bf16"]
+    assert any(a.what.startswith("attention rates") for a in cluster.assumed)
+
+
+def test_the_assumed_scale_is_one_for_the_gpu_the_table_is_of(write):
+    copy_of_it = {
+        **CARD,
+        "flops": {"fp32": given_value(19.5, "TFLOP/s"), "bf16": given_value(312, "TFLOP/s")},
+        "gemm_epsilon": given_value(0.81),
+    }
+    mine = parse_gpus("2xbox", extra=write({"gpus": [copy_of_it], "nodes": [BOX]})).gpu
+    known = load_gpu("a100-sxm4-80g").attention.curve("FA2", "fwd", 128, True)
+    assert mine.attention.curve("FA2", "fwd", 128, True).y == pytest.approx(known.y)
+
+
 def test_own_node_of_a_known_gpu(write):
     path = write({"nodes": [{**BOX, "gpu": "H100", "gpus": given_value(2)}]})
     cluster = parse_gpus("3xbox", extra=path)
@@ -113,6 +134,8 @@ def changed(path, value):
         (changed(("gpus", 0, "memory"), 64), "z9.memory: write it as {value: 64, unit"),
         (changed(("gpus", 0, "gcds"), given_value(4)), "box: gpus: 6 is not whole cards"),
         ({"gpus": ["Z9"]}, "gpus[0]: "),
+        (changed(("gpus", 0, "flash"), given_value(["FA9"])), "no table stated has rates of FA9"),
+        (changed(("gpus", 0, "attention"), []), "no table stated has rates of FA2"),
         ({"gpus": CARD}, "gpus: "),
         ("gpus: []\ngpus: []", "line 2 repeats the key 'gpus'"),
         ("gpus: [", "is not YAML"),

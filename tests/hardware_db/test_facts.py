@@ -104,3 +104,15 @@ def test_clusters_are_values():
     assert cluster == parse_gpus("32xH100")
     assert hash(cluster) == hash(parse_gpus("32xH100"))
     assert pickle.loads(pickle.dumps(cluster)) == cluster
+
+
+def test_cpu_adam_takes_the_longer_the_slower_the_memory():
+    """Between what its 28 bytes a parameter need and ten times that; measured where stated."""
+    for name in ("dgx-2", "dgx-a100-640", "dgx-h200", "tinybox-green"):
+        node = parse_gpus(name).node
+        least = 28 / node.cpu_memory_bandwidth
+        assert least < node.cpu_adam_time < 10 * least, name
+        assert "cpu_adam_time" in {a.what for a in node.assumed}
+    assert parse_gpus("lambda-gh200").node.cpu_adam_time == pytest.approx(0.098e-9)
+    # one x86 step: 10 s of 18.2e9 parameters a node (DeepSpeed issue 6834)
+    assert parse_gpus("dgx-a100-640").node.cpu_adam_time == pytest.approx(0.55e-9, rel=0.15)

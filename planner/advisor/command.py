@@ -113,6 +113,8 @@ def run(
     """
     from planner.advisor.core import advise as judge
 
+    if plan < 1:
+        raise ValueError(f"--plan {plan}: expected 1 or more")
     report = judge(files, **options)
     if not apply:
         return report, ()

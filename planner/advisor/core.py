@@ -14,7 +14,7 @@ from planner.advisor.report import Advice, Cause, FileReport, FilledAuto, Report
 from planner.advisor.settings import Settings
 from planner.advisor.settings_read import settings_of
 from planner.advisor.source import Unreadable
-from planner.lint import Context, Finding, lint
+from planner.lint import Context, Finding, hf_value_rules, lint
 from planner.lint.context import check_framework
 from planner.lint.deepspeed_facts import DeepSpeedFacts
 from planner.lint.deepspeed_keys import (
@@ -23,12 +23,12 @@ from planner.lint.deepspeed_keys import (
 )
 from planner.lint.document import dotted
 from planner.lint.finding import worst
-from planner.lint.rule import order
+from planner.lint.rule import Facts, apply_rules, order
 
 if TYPE_CHECKING:
     from hardware_db import Cluster
 from planner.advisor.context import context_of
-from planner.advisor.options import Options, hidden_size_of
+from planner.advisor.options import Options, checked_fields, hidden_size_of, typed_arguments
 
 
 def advise(
@@ -39,7 +39,7 @@ def advise(
     context: str | None = None,
     deepspeed_version: str = VERSION,
     client_optimizer: str | None = None,
-    args: str | None = None,
+    args: str | Sequence[str] | None = None,
     partners: Sequence[str | Path] = (),
     symptom: str | None = None,
     advice: bool = True,
@@ -60,8 +60,8 @@ def advise(
         The release the files are read by.
     client_optimizer : str, optional
         Class of the optimizer that the script makes itself.
-    args : str, optional
-        Trainer flags that the files are used with, as typed.
+    args : str or sequence of str, optional
+        Trainer flags that the files are used with, as typed or as a list of words.
     partners : sequence of paths
         Further files of the same run.
     symptom : str, optional
@@ -78,6 +78,8 @@ def advise(
 
     Raises
     ------
+    TypeError
+        If an argument is none of these.
     ValueError
         If an option is wrong; one line. An unreadable file is reported, not raised.
     """
@@ -104,7 +106,7 @@ def _options(
     context: str | None = None,
     deepspeed_version: str = VERSION,
     client_optimizer: str | None = None,
-    args: str | None = None,
+    args: str | Sequence[str] | None = None,
     partners: Sequence[str | Path] = (),
     symptom: str | None = None,
     advice: bool = True,
@@ -117,13 +119,13 @@ def _options(
         context=check_framework(context) if context is not None else None,
         deepspeed_version=_version(deepspeed_version),
         client_optimizer=client_optimizer,
-        arguments=read_arguments(args) if args else None,
+        arguments=read_arguments(typed_arguments(args)) if args else None,
         partners=tuple(read_file(Path(p), follow=False).document for p in partners),
         symptom=_symptom(symptom),
         advice=advice,
         model=model,
         gpus=gpus,
-        fields={k: v for k, v in fields.items() if v is not None},
+        fields=checked_fields(fields),
     )
 
 
@@ -229,9 +231,7 @@ def report_on(path: Path, options: Options, cluster: Cluster | None) -> FileRepo
     if cluster is not None:
         from planner.advisor.verdict import verdict_of
 
-        judged, better, extra, more = verdict_of(
-            reading, ctx, settings, options, cluster, findings
-        )
+        judged, better, extra, more = verdict_of(reading, ctx, settings, options, cluster, findings)
         notes += more
     findings = order((*findings, *extra))
     return FileReport(
@@ -284,6 +284,9 @@ def all_findings(reading: Reading, ctx: Context) -> tuple[Finding, ...]:
             others = tuple(p for p in ctx.partners if p is not partner)
             beside = replace(ctx, partners=(*others, reading.document))
             found += lint(partner, beside)
+    typed = ctx.trainer
+    if typed is not None and typed.name == "--args" and reading.document.kind != "trainer":
+        found += apply_rules(hf_value_rules.RULES, Facts(typed, ctx), typed)
     unique = {(f.id, f.file, f.key, f.effect): f for f in found}
     return order(unique.values())
 

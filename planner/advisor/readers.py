@@ -16,7 +16,7 @@ from planner.advisor.arguments import (
 )
 from planner.advisor.shell import Word
 from planner.advisor.source import Source, Unreadable, decode, read_source
-from planner.lint.document import Document, dotted
+from planner.lint.document import Document, Flaw, Place, dotted
 from planner.lint.names import names
 
 KINDS = ("deepspeed", "accelerate", "trainer", "llamafactory", "axolotl", "megatron", "plan")
@@ -101,6 +101,8 @@ def _json(source: Source) -> Document:
     from planner.advisor.read_json import read_json
 
     value, places, flaws = read_json(source.text, source.name)
+    if source.mark:
+        flaws = (*flaws, Flaw("byte-mark", (), Place(1, 1), source.mark))
     document = Document(
         kind="deepspeed",
         name=source.name,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from planner.advisor.arguments import TRAINER_MARKS
 from planner.advisor.settings import OPTIMIZERS, Settings
 from planner.advisor.settings_engines import fsdp
 from planner.lint.context import Context
@@ -43,11 +42,6 @@ def trainer(out: Settings, doc: Document, ctx: Context) -> None:
             out.give("precision", name, doc, (name,))
     if as_bool(doc.get("tf32")):
         out.give("precision", "tf32", doc, ("tf32",))
-    elif doc.kind != "trainer" or TRAINER_MARKS & doc.data.keys():
-        yaml = ctx.partner("accelerate")
-        mixed = yaml.get("mixed_precision") if yaml is not None else None
-        if mixed not in ("bf16", "fp16", "fp8"):
-            out.assume("precision", "fp32", "neither bf16 nor fp16 is on")
     _common_trainer(out, doc)
     if doc.has("parallelism.data_parallel_shard_degree"):
         _titan(out, doc)

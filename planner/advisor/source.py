@@ -29,6 +29,7 @@ class Source:
     name: str
     text: str
     folder: Path | None = None
+    mark: str = ""  # utf-8 or utf-16 where the file begins with a byte-order mark
 
 
 def read_source(path: Path) -> Source:
@@ -50,7 +51,13 @@ def read_source(path: Path) -> Source:
         raw = path.read_bytes()[: LARGEST + 1]
     except OSError as error:
         raise Unreadable(name, f"cannot read: {error.strerror or error}") from None
-    return Source(name, decode(raw, name), path.parent)
+    return Source(name, decode(raw, name), path.parent, _mark(raw))
+
+
+def _mark(raw: bytes) -> str:
+    if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "utf-16"
+    return "utf-8" if raw[:3] == b"\xef\xbb\xbf" else ""
 
 
 def decode(raw: bytes, name: str) -> str:

@@ -109,9 +109,7 @@ def _named(doc: Document) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _refused(
-    doc: Document, reason: str, settings: Settings, axes: tuple[str, ...]
-) -> Finding:
+def _refused(doc: Document, reason: str, settings: Settings, axes: tuple[str, ...]) -> Finding:
     """The finding for a configuration that the framework or the hardware refuses."""
     reason = reason.removeprefix("advise: ").removeprefix("not a valid configuration: ")
     held = [settings.values[axis] for axis in axes if axis in settings.values]

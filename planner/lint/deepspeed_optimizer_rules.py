@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from planner.lint.deepspeed_facts import DeepSpeedFacts
 from planner.lint.deepspeed_keys import OPTIMIZERS, SCHEDULERS
 from planner.lint.deepspeed_sources import CONFIG, ENGINE, HF_DEEPSPEED
 from planner.lint.document import as_bool, as_number
 from planner.lint.names import nearest
-from planner.lint.rule import Hit, Rule, remove_key, set_key
+from planner.lint.rule import Hit, Rule, move_key, remove_key, set_key
 
 _TORCH_OPTIMIZERS: tuple[str, ...] = (
     "Adadelta",
@@ -44,6 +44,67 @@ _TESTED += ("deepspeedcpuadagrad", "deepspeedcpulion", "fusedlion", "muonwithaux
 
 
 _CPU_OPTIMIZERS = ("deepspeedcpuadam", "deepspeedcpulion", "zenflowcpuadam")
+
+
+# torch.optim.lr_scheduler of PyTorch 2.
+_TORCH_SCHEDULERS = frozenset(
+    [
+        "LambdaLR",
+        "MultiplicativeLR",
+        "StepLR",
+        "MultiStepLR",
+        "ConstantLR",
+        "LinearLR",
+        "ExponentialLR",
+        "PolynomialLR",
+        "CosineAnnealingLR",
+        "ChainedScheduler",
+        "SequentialLR",
+        "ReduceLROnPlateau",
+        "CyclicLR",
+        "OneCycleLR",
+        "CosineAnnealingWarmRestarts",
+    ]
+)
+# Parameters without a default (DeepSpeed 0.19.8, deepspeed/runtime/lr_schedules.py).
+_NEEDED = {
+    "WarmupDecayLR": ("total_num_steps",),
+    "WarmupCosineLR": ("total_num_steps",),
+    "OneCycle": ("cycle_min_lr", "cycle_max_lr"),
+}
+# Parameters by optimizer: of FusedAdam, DeepSpeedCPUAdam and torch.optim.AdamW together, since
+# the engine takes one of the three (DeepSpeed 0.19.8, runtime/engine.py, ops/adam, ops/lamb,
+# ops/lion, ops/adagrad).
+_ADAM = frozenset(
+    [
+        "lr",
+        "betas",
+        "eps",
+        "weight_decay",
+        "amsgrad",
+        "bias_correction",
+        "adam_w_mode",
+        "adamw_mode",
+        "torch_adam",
+        "set_grad_none",
+        "fp32_optimizer_states",
+        "foreach",
+        "maximize",
+        "capturable",
+        "differentiable",
+        "fused",
+        "decoupled_weight_decay",
+    ]
+)
+_PARAMETERS: Mapping[str, frozenset[str]] = {
+    "adam": _ADAM,
+    "adamw": _ADAM,
+    "lamb": _ADAM | {"eps_inside_sqrt", "max_coeff", "min_coeff"},
+    "lion": frozenset({"lr", "betas", "weight_decay", "set_grad_none", "fp32_optimizer_states"}),
+    "adagrad": frozenset({"lr", "eps", "weight_decay", "amsgrad", "fp32_optimizer_states"})
+    | {"lr_decay", "initial_accumulator_value", "foreach", "maximize", "differentiable"},
+}
+_ALIASES = {"learning_rate": "lr", "epsilon": "eps", "adam_epsilon": "eps", "wd": "weight_decay"}
 
 
 def unknown_optimizer(facts: DeepSpeedFacts) -> Iterator[Hit]:
@@ -125,12 +186,40 @@ def slow_cpu_adam(facts: DeepSpeedFacts) -> Iterator[Hit]:
 def unknown_scheduler(facts: DeepSpeedFacts) -> Iterator[Hit]:
     """A scheduler DeepSpeed does not have."""
     name = facts.doc.get("scheduler", "type")
-    torch_like = isinstance(name, str) and name.endswith("LR") and name not in SCHEDULERS
+    torch_like = name in _TORCH_SCHEDULERS
     if isinstance(name, str) and name not in SCHEDULERS:
         close = nearest(name, SCHEDULERS, 0.6)
         patch = (set_key("scheduler", "type", value=close),) if close else ()
         values = {"name": name, "known": ", ".join(SCHEDULERS)}
         yield Hit(("scheduler", "type"), values, patch, "info" if torch_like else "error")
+
+
+def missing_parameter(facts: DeepSpeedFacts) -> Iterator[Hit]:
+    """Parameters without which a scheduler cannot be made."""
+    name = facts.doc.get("scheduler", "type")
+    given = facts.doc.section("scheduler", "params")
+    for need in _NEEDED.get(str(name), ()):
+        if need not in given:
+            where = ("scheduler", "params") if facts.doc.has("scheduler", "params") else None
+            yield Hit(where or ("scheduler",), {"name": name, "need": need})
+
+
+def unknown_parameter(facts: DeepSpeedFacts) -> Iterator[Hit]:
+    """Keys of optimizer.params that the optimizer does not take."""
+    kind = facts.optimizer_type or ""
+    known = _PARAMETERS.get(kind.lower())
+    plain = kind in _TORCH_OPTIMIZERS and kind.lower() not in OPTIMIZERS
+    for name in facts.doc.section("optimizer", "params"):
+        alias = _ALIASES.get(str(name))
+        if name == "max_grad_norm" or (known is None and not (plain and alias)):
+            continue
+        if known is not None and name in known:
+            continue
+        path = ("optimizer", "params", str(name))
+        close = alias or nearest(str(name), known or (), 0.7)
+        patch = (move_key(path, (*path[:-1], close)),) if close else (remove_key(*path),)
+        meant = f"write {close}" if close else "take it out"
+        yield Hit(path, {"kind": kind, "name": name, "meant": meant}, patch)
 
 
 def warmup_steps(facts: DeepSpeedFacts) -> Iterator[Hit]:
@@ -236,6 +325,22 @@ RULES: tuple[Rule[DeepSpeedFacts], ...] = (
         "use one of {known}",
         _LR,
         unknown_scheduler,
+    ),
+    Rule(
+        "ds-scheduler-parameter",
+        "error",
+        "{name} cannot be made without {need}",
+        "add {need}",
+        _LR,
+        missing_parameter,
+    ),
+    Rule(
+        "ds-optimizer-parameter",
+        "error",
+        "{kind} takes no parameter {name}; DeepSpeed passes it on and stops",
+        "{meant}",
+        f"{ENGINE} (_configure_basic_optimizer); deepspeed/ops/adam, lamb, lion, adagrad",
+        unknown_parameter,
     ),
     Rule(
         "ds-warmup-steps",

@@ -133,6 +133,16 @@ def extensions(facts: DeepSpeedFacts) -> Iterator[Hit]:
             yield Hit(flaw.path, {"what": kinds[flaw.kind], "line": line}, (), severity)  # type: ignore[arg-type]
 
 
+def byte_mark(facts: DeepSpeedFacts) -> Iterator[Hit]:
+    """A byte-order mark, or UTF-16: json.load stops at either, UTF-16 at any reader."""
+    for flaw in facts.doc.flaws:
+        if flaw.kind == "byte-mark":
+            wide = flaw.detail == "utf-16"
+            what = "the file is UTF-16" if wide else "the file begins with a byte-order mark"
+            severity = "error" if wide or facts.ctx.hugging_face else "info"
+            yield Hit((), {"what": what}, (), severity)  # type: ignore[arg-type]
+
+
 def zero_as_switch(facts: DeepSpeedFacts) -> Iterator[Hit]:
     """``zero_optimization: true``, the form of 2020."""
     value = facts.doc.get("zero_optimization")
@@ -162,6 +172,14 @@ RULES: tuple[Rule[DeepSpeedFacts], ...] = (
         "take it out",
         f"{CONFIG} (hjson.load); accelerate 1.15.0, utils/deepspeed.py (json.load)",
         extensions,
+    ),
+    Rule(
+        "ds-byte-mark",
+        "error",
+        "{what}; Hugging Face reads plain UTF-8 (json.load) and stops",
+        "save it as UTF-8 without a mark",
+        "accelerate 1.15.0, src/accelerate/utils/deepspeed.py (json.load); Python, json",
+        byte_mark,
     ),
     Rule(
         "ds-wrong-type",

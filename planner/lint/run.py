@@ -20,7 +20,9 @@ from planner.lint import (
     deepspeed_precision_rules,
     deepspeed_value_rules,
     hf_rules,
+    hf_value_rules,
     llamafactory_rules,
+    megatron_key_rules,
     megatron_rules,
     megatron_run_rules,
     plan_rules,
@@ -53,18 +55,25 @@ ACCELERATE_RULES: tuple[Rule[Facts], ...] = (
 MEGATRON_RULES: tuple[Rule[Facts], ...] = (
     *hf_rules.ARGUMENT_RULES,
     *megatron_rules.RULES,
+    *megatron_key_rules.RULES,
     *megatron_run_rules.RULES,
     hf_rules.ATTENTION_RULE,
 )
 LLAMAFACTORY_RULES: tuple[Rule[Facts], ...] = (
     *yaml_rules.RULES,
     *hf_rules.RULES,
+    *hf_value_rules.RULES[2:],
     *llamafactory_rules.RULES,
     hf_rules.ATTENTION_RULE,
 )
 KIND_RULES: Mapping[str, tuple[Rule[Facts], ...]] = {
     "accelerate": ACCELERATE_RULES,
-    "trainer": (*hf_rules.ARGUMENT_RULES, *hf_rules.RULES, hf_rules.ATTENTION_RULE),
+    "trainer": (
+        *hf_rules.ARGUMENT_RULES,
+        *hf_rules.RULES,
+        *hf_value_rules.RULES,
+        hf_rules.ATTENTION_RULE,
+    ),
     "llamafactory": LLAMAFACTORY_RULES,
     "axolotl": (*yaml_rules.RULES, *axolotl_rules.RULES, hf_rules.ATTENTION_RULE),
     "megatron": MEGATRON_RULES,

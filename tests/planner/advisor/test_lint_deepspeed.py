@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from planner import advise
 from planner.advisor.readers import read_arguments, read_text
 from planner.advisor.source import Source
 from planner.lint import Context, Device, Finding, lint, lint_deepspeed
@@ -142,6 +144,17 @@ CASES: list[tuple[str, str, str, dict[str, Any], Context]] = [
      {**offload(2), "optimizer": {"type": "AdamW", "params": {"torch_adam": True}}}, Context()),
     ("ds-unknown-scheduler", "error", "scheduler.type",
      {**zero(1), "scheduler": {"type": "Cosine"}}, Context()),
+    ("ds-unknown-scheduler", "error", "scheduler.type",
+     {**zero(1), "scheduler": {"type": "WarmupLinearLR"}}, Context()),
+    ("ds-unknown-scheduler", "info", "scheduler.type",
+     {**zero(1), "scheduler": {"type": "StepLR"}}, Context()),
+    ("ds-scheduler-parameter", "error", "scheduler.params",
+     {**zero(1), "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_num_steps": 5}}},
+     Context()),
+    ("ds-optimizer-parameter", "error", "optimizer.params.learning_rate",
+     {**zero(1), "optimizer": {"type": "AdamW", "params": {"learning_rate": 1e-5}}}, Context()),
+    ("ds-optimizer-parameter", "error", "optimizer.params.learning_rate",
+     {**zero(0), "optimizer": {"type": "SGD", "params": {"learning_rate": 1e-5}}}, Context()),
     ("ds-warmup-steps", "error", "scheduler.params.warmup_num_steps",
      {**zero(1), "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 0}}},
      Context()),
@@ -258,6 +271,7 @@ def test_each_rule_finds_its_fault(
 
 def test_every_rule_has_a_case() -> None:
     tested = {case[0] for case in CASES} | {"ds-duplicate-key", "ds-json-extension"}
+    tested |= {"ds-byte-mark"}
     assert tested == {rule.id for rule in DEEPSPEED_RULES}
 
 
@@ -362,3 +376,19 @@ def test_tables_hold_their_own_defaults() -> None:
                 assert key.high is None or key.default <= key.high
             if key.choices and key.default is not None:
                 assert key.default in key.choices
+
+
+@pytest.mark.parametrize(
+    ("encoding", "context", "severity"),
+    [
+        ("utf-8-sig", "hf", "error"),
+        ("utf-8-sig", "plain", "info"),
+        ("utf-16", "hf", "error"),
+        ("utf-16", "plain", "error"),
+    ],
+)
+def test_byte_order_marks(tmp_path: Path, encoding: str, context: str, severity: str) -> None:
+    path = tmp_path / "d.json"
+    path.write_bytes('{"bf16": {"enabled": true}}'.encode(encoding))
+    found = [f for f in advise(path, context=context).files[0].findings if f.id == "ds-byte-mark"]
+    assert [f.severity for f in found] == [severity]

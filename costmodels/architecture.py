@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+RopeValue = str | bool | int | float | tuple[float, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class MixtureOfExperts:
@@ -63,6 +65,11 @@ class Architecture:
 
     ``sliding_window`` 0 is full attention; else every ``global_layer_every``-th layer is full
     and the others see that many tokens (``global_layer_every`` 0: no layer is full).
+
+    Rotary positions (``positional`` rope): base ``rope_theta``, the part ``rope_fraction`` of a
+    head that turns, and ``rope_scaling`` as sorted key-value pairs in the words of transformers'
+    ``rope_parameters`` (empty: none). They cost nothing, but a network trained with others is
+    another network.
     """
 
     name: str
@@ -100,3 +107,7 @@ class Architecture:
     final_norm: bool = True
     head_bias: bool = False
     pooler: bool = False  # a dense layer on the first token (BERT)
+    rope_theta: float = 10000.0  # Su et al. 2021, RoFormer, section 3.2.2 [-]
+    rope_fraction: float = 1.0  # of a head's width [-]
+    rope_local_theta: float = 0.0  # base of the local layers where it differs (Gemma 3), else 0
+    rope_scaling: tuple[tuple[str, RopeValue], ...] = ()

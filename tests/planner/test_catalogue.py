@@ -301,6 +301,8 @@ def test_yaml_shape_with_experts(tmp_path):
         (SHAPE + "positional: learned\n", "learned positions need max_seq_len"),
         (SHAPE + "moe: {experts: 2, top_k: 4, ffn: 8}\n", "top_k 4 is more than experts 2"),
         (SHAPE + "name: a/b\n", "name: string should match pattern"),
+        (SHAPE + "layers: 8\n", "key 'layers' is given twice, again at line"),
+        (SHAPE + "moe: {experts: 8, experts: 4}\n", "key 'experts' is given twice"),
         ("- a\n- b\n", "expected a mapping"),
         ("", "expected a mapping"),
         ("a: [1, 2\n", "not YAML at line"),

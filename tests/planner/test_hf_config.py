@@ -90,6 +90,13 @@ def test_other_towers_are_left_out_and_said_so(tmp_path):
     assert note == "language model only, without the other towers"
 
 
+def test_quantisation_is_left_out_and_said_so(tmp_path):
+    quantised = {**LLAMA, "quantization_config": {"quant_method": "gptq", "bits": 4}}
+    arch, note = read_config(write(tmp_path, quantised))
+    assert arch == read_config(write(tmp_path, LLAMA))[0]
+    assert "quantization_config left out" in note
+
+
 def without(config, *keys):
     return {key: value for key, value in config.items() if key not in keys}
 
@@ -159,6 +166,8 @@ def test_qwen_windows(tmp_path):
         ),
         ({**PUBLISHED["gpt-oss-20b"], "layer_types": "all"}, "'layer_types' must be a list of str"),
         (without(PUBLISHED["gpt2-xl"], "n_embd"), "key 'n_embd' is missing"),
+        ('{"model_type": "gpt2", "n_embd": 8, "n_embd": 9}', "key 'n_embd' is given twice"),
+        ('{"a": {"b": 1, "b": 2}}', "key 'b' is given twice"),
         ([1, 2], "expected a JSON object, got a list"),
         ("", "not JSON: Expecting value at line 1"),
         ('{"model_type": "llama", "hidden_size"', "not JSON"),

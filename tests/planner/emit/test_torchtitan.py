@@ -79,6 +79,9 @@ def test_the_model_file_is_python(case: str, bundles: dict[str, Any]) -> None:
         "TIED": arch.tied_embeddings,
     }
     assert {node.name for node in tree.body if isinstance(node, ast.FunctionDef)} >= {"plan"}
+    keywords = [node for node in ast.walk(tree) if isinstance(node, ast.keyword)]
+    bases = [ast.literal_eval(word.value) for word in keywords if word.arg == "theta"]
+    assert bases == [arch.rope_theta]
 
 
 def test_stages_hold_every_module_once() -> None:

@@ -47,6 +47,7 @@ PLAN_ARGS=(
   --seq-length 2048
   --max-position-embeddings 2048
   --position-embedding-type rope
+  --rotary-base 10000
   --normalization RMSNorm
   --swiglu
   --disable-bias-linear

@@ -158,9 +158,9 @@ def choice_of(job: Job, plan: Plan) -> Choice:
     """A plan as a choice the cost models evaluate."""
     axes: dict[str, int | str] = {axis: getattr(plan, axis) for axis in AXES}
     axes["sequence_parallel"] = int(plan.sequence_parallel)
-    shapes = replace(
-        _shapes(job, load_stack(plan.stack), axes, plan.gpus), attention=plan.attention
-    )
+    own = (stack for stack in job.stacks if stack.name == plan.stack)  # with the job's profile
+    stack = next(own, None) or load_stack(plan.stack)
+    shapes = replace(_shapes(job, stack, axes, plan.gpus), attention=plan.attention)
     return Choice(
         shapes,
         tuple(s.layers for s in plan.stages),

@@ -25,6 +25,7 @@ OVERRIDES = {
     "nvme": _capacity,
     "memory_limit": parse_size,
 }
+FILES = ("profile", "hardware")  # fields that name files
 AUTO_STACKS = ("deepspeed", "megatron-deepspeed")  # both write a deepspeed_config.json
 
 
@@ -33,7 +34,8 @@ class Job:
     """A resolved job.
 
     ``global_batch`` is in sequences. ``precisions`` are the ones the search may choose from, best
-    first. ``notes`` says, in the order decided, what names and defaults stand for.
+    first. ``notes`` says, in the order decided, what names and defaults stand for. ``model_file``
+    is the path a model outside the catalogue was read from.
     """
 
     spec: JobSpec
@@ -44,10 +46,14 @@ class Job:
     stacks: tuple[Stack, ...]
     precisions: tuple[str, ...]
     notes: tuple[str, ...]
+    model_file: str = ""
 
     @property
     def echo(self) -> Mapping[str, object]:
-        """The job as decided, defaults included, for the output."""
+        """The job as decided, defaults included, for the output.
+
+        :func:`echoed_fields` makes a job of it again.
+        """
         spec = self.spec
         asked = {
             "fix": {k: list(v) for k, v in spec.fix.items()},
@@ -75,9 +81,32 @@ class Job:
             "priority": spec.priority,
             "allow_idle": spec.allow_idle,
             "accept_tight": spec.accept_tight,
-            **({"profile": str(spec.profile)} if spec.profile is not None else {}),
+            **({"model_file": self.model_file} if self.model_file else {}),
+            **{k: str(v) for k in FILES if (v := getattr(spec, k)) is not None},
+            **self._overrides,
             **{k: v for k, v in asked.items() if v},
         }
+
+    @property
+    def _overrides(self) -> dict[str, str]:
+        """The user's figures of the hardware, as given; the host memory found where detected."""
+        given = {name: getattr(self.spec, name) for name in OVERRIDES}
+        if self.spec.gpus.strip().lower() == "auto":
+            given["host_memory"] = f"{self.cluster.node.host_memory:.0f}B"
+        return {name: text for name, text in given.items() if text is not None}
+
+
+def echoed_fields(echo: Mapping[str, object]) -> dict[str, object]:
+    """The fields of a :class:`JobSpec` that decide the job an echo describes.
+
+    >>> echoed_fields({"model": "mine", "model_file": "mine.yaml", "gpu": "a100"})
+    {'model': 'mine.yaml'}
+    """
+    names = (name for name in JobSpec.model_fields if name != "global_tokens")
+    fields = {name: echo[name] for name in names if name in echo}  # global_batch says it too
+    if "model_file" in echo:
+        fields["model"] = echo["model_file"]
+    return fields
 
 
 def resolve(spec: JobSpec) -> Job:
@@ -105,6 +134,7 @@ def resolve(spec: JobSpec) -> Job:
         stacks=_stacks(spec, names),
         precisions=_precisions(spec, cluster),
         notes=tuple(notes),
+        model_file="" if model.how == "catalogue" else spec.model,
     )
 
 

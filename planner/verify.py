@@ -5,22 +5,21 @@ What needs software that is not installed is skipped, and says so.
 
 from __future__ import annotations
 
-import ast
 import json
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import ValidationError
 
 from planner.plan import SCHEMA_VERSION, Frozen, Result
+from planner.verify_bundle import Bundle, Finding, Status, read_bundle, verdict
 from planner.verify_consistency import inconsistencies
+from planner.verify_emitted import DuplicateKey, compare_emitted, missing_files, unique
+from planner.verify_plan import absent_inputs, plan_problems, rebuild, schema_problem
+from planner.verify_syntax import check_json, check_python, check_shell, check_yaml
 
-Status = Literal["ok", "failed", "skipped"]
-SHELL_SECONDS = 60.0  # a script is checked in far less
+NO_PLAN = "no plan to compare with"
 RULES_CONTEXT = {"deepspeed_config.json": "plain", "ds_config_hf.json": "hf"}
 
 
@@ -43,19 +42,6 @@ class Report(Frozen):
     def ok(self) -> bool:
         """Whether nothing failed."""
         return all(check.status != "failed" for check in self.checks)
-
-
-@dataclass
-class Bundle:
-    """A bundle as read: texts by file name, parsed JSON, and its plan if readable."""
-
-    folder: Path
-    texts: dict[str, str]
-    json: dict[str, Any] = field(default_factory=dict)
-    result: Result | None = None
-
-
-Finding = tuple[Status, str]
 
 
 def verify(folder: Path, run: bool = True) -> Report:
@@ -90,60 +76,63 @@ def verify(folder: Path, run: bool = True) -> Report:
     return Report(folder=str(folder), checks=tuple(checks))
 
 
-def read_bundle(folder: Path) -> Bundle:
-    """The text files of a folder.
-
-    Raises
-    ------
-    ValueError
-        If it cannot be read or has no plan.json.
-    """
-    if not (folder / "plan.json").is_file():
-        raise ValueError(f"{folder}: no plan.json; expected a folder that planner solve wrote")
-    texts = {}
-    try:
-        for path in sorted(folder.iterdir()):
-            if path.is_file():
-                texts[path.name] = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: cannot read: {error}") from None
-    return Bundle(folder, texts)
-
-
 def check_plan(bundle: Bundle) -> Finding:
     """plan.json is of this planner's schema and holds a plan."""
+    text = bundle.texts["plan.json"]
     try:
-        bundle.result = Result.model_validate_json(bundle.texts["plan.json"])
+        problem = schema_problem(json.loads(text, object_pairs_hook=unique))
+        bundle.result = Result.model_validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        return "failed", f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        return "failed", problem or f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    except (DuplicateKey, json.JSONDecodeError, RecursionError) as error:
+        return "failed", f"plan.json: {error}"
+    if problem:
+        return "failed", problem
     if bundle.result.plan is None:
         return "failed", f"no plan in it (status {bundle.result.status})"
     return "ok", f"schema {bundle.result.schema_version}, stack {bundle.result.plan.stack}"
 
 
-def check_json(bundle: Bundle) -> Finding:
-    """Every JSON file is JSON."""
-    wrong = []
-    for name in _named(bundle, ".json"):
-        try:
-            bundle.json[name] = json.loads(bundle.texts[name])
-        except json.JSONDecodeError as error:
-            wrong.append(f"{name} line {error.lineno}: {error.msg}")
-    return _verdict(wrong, f"{len(bundle.json)} files")
+def check_files(bundle: Bundle) -> Finding:
+    """Every file plan.json lists is there."""
+    if bundle.result is None:
+        return "skipped", NO_PLAN
+    if not bundle.result.files:
+        return "skipped", "plan.json lists no files"
+    missing = [f"{name}: missing" for name in missing_files(bundle.result, bundle.texts)]
+    return verdict(missing, f"{len(bundle.result.files)} files")
 
 
-def check_yaml(bundle: Bundle) -> Finding:
-    """Every YAML file is YAML."""
-    import yaml
+def check_prediction(bundle: Bundle) -> Finding:
+    """The plan obeys its job and the rules, and is predicted to cost what plan.json says."""
+    result = bundle.result
+    if result is None or result.plan is None:
+        return "skipped", NO_PLAN
+    absent = absent_inputs(result)
+    if absent:
+        return "skipped", f"the job cannot be rebuilt without {', '.join(absent)}"
+    try:
+        bundle.job = rebuild(result)
+    except ValueError as error:
+        return "failed", f"job: {error}"
+    detail = "obeys its job and the rules"
+    if result.predicted is not None:
+        detail += ", memory and time as predicted"
+    return verdict(plan_problems(bundle.job, result), detail)
 
-    wrong, names = [], [*_named(bundle, ".yaml"), *_named(bundle, ".yml")]
-    for name in names:
-        try:
-            list(yaml.safe_load_all(bundle.texts[name]))
-        except yaml.YAMLError as error:
-            wrong.append(f"{name}: {' '.join(str(error).split())}")
-    return _verdict(wrong, f"{len(names)} files") if names else ("skipped", "no YAML files")
+
+def check_emission(bundle: Bundle) -> Finding:
+    """Each file says what the plan emits, settings that are the user's aside."""
+    if bundle.job is None or bundle.result is None or bundle.result.plan is None:
+        return "skipped", "the job could not be rebuilt"
+    try:
+        count, wrong, edited = compare_emitted(bundle.job, bundle.result.plan, bundle.texts)
+    except ValueError as error:
+        return "failed", f"the plan cannot be emitted: {error}"
+    if not edited:
+        return verdict(wrong, f"{count} files as the plan emits them")
+    return verdict(wrong, f"{count} files; edited: {'; '.join(edited)}")
 
 
 def check_rules(bundle: Bundle) -> Finding:
@@ -157,7 +146,7 @@ def check_rules(bundle: Bundle) -> Finding:
         for finding in lint_deepspeed(data, Context(framework, world=_dp_world(bundle, world))):
             if finding.severity in ("error", "warning"):  # what is ignored is not as planned
                 found.append(f"{name} {finding.key}: {finding.effect} ({finding.id})")
-    return _verdict(found, ", ".join(seen)) if seen else ("skipped", "no DeepSpeed configuration")
+    return verdict(found, ", ".join(seen)) if seen else ("skipped", "no DeepSpeed configuration")
 
 
 def check_parser(bundle: Bundle) -> Finding:
@@ -173,62 +162,28 @@ def check_parser(bundle: Bundle) -> Finding:
     world = _dp_world(bundle, bundle.result.plan.gpus) or 1
     answers = parse_with_deepspeed([data for _, data in files], world)
     wrong = [f"{name}: {text}" for (name, _), text in zip(files, answers, strict=True) if text]
-    return _verdict(wrong, f"{', '.join(name for name, _ in files)} at world {world}")
-
-
-def check_shell(bundle: Bundle) -> Finding:
-    """Shell scripts parse, and shellcheck has nothing to say where it is installed."""
-    scripts = [*_named(bundle, ".sh"), *_named(bundle, ".sbatch")]
-    if not scripts:
-        return "skipped", "no shell scripts"
-    tools = [
-        ("bash", "-n"),
-        *([("shellcheck", "-s", "bash")] if shutil.which("shellcheck") else []),
-    ]
-    wrong = []
-    for name in scripts:
-        for tool in tools:
-            answer = subprocess.run(
-                [*tool, str(bundle.folder / name)],
-                capture_output=True,
-                text=True,
-                timeout=SHELL_SECONDS,
-                check=False,
-            )
-            if answer.returncode:
-                said = (answer.stdout + answer.stderr).strip().splitlines()
-                wrong.append(f"{tool[0]}: {' '.join(said[:3])}")
-    without = "" if len(tools) > 1 else ", without shellcheck (not installed)"
-    return _verdict(wrong, f"{', '.join(scripts)}{without}")
-
-
-def check_python(bundle: Bundle) -> Finding:
-    """Python files parse."""
-    wrong, names = [], list(_named(bundle, ".py"))
-    for name in names:
-        try:
-            ast.parse(bundle.texts[name], filename=name)
-        except SyntaxError as error:
-            wrong.append(f"{name} line {error.lineno}: {error.msg}")
-    return _verdict(wrong, f"{len(names)} files") if names else ("skipped", "no Python files")
+    return verdict(wrong, f"{', '.join(name for name, _ in files)} at world {world}")
 
 
 def check_consistency(bundle: Bundle) -> Finding:
     """plan.json, the configurations and the launcher say the same."""
     if bundle.result is None or bundle.result.plan is None:
-        return "skipped", "no plan to compare with"
+        return "skipped", NO_PLAN
     compared, wrong = inconsistencies(bundle.result, bundle.json, bundle.texts)
-    return _verdict(wrong, f"{len(compared)} comparisons")
+    return verdict(wrong, f"{len(compared)} comparisons")
 
 
 CHECKS: tuple[tuple[str, Callable[[Bundle], Finding]], ...] = (
     ("plan", check_plan),
+    ("files", check_files),
+    ("prediction", check_prediction),
     ("json", check_json),
     ("yaml", check_yaml),
     ("rules", check_rules),
     ("deepspeed", check_parser),
     ("shell", check_shell),
     ("python", check_python),
+    ("emission", check_emission),
     ("consistency", check_consistency),
 )
 
@@ -266,11 +221,3 @@ def _run_check(bundle: Bundle, run: bool, broken: bool) -> Check:
         return Check(name=name, status="skipped", detail=reason)
     problem, detail = tiny_run(bundle.folder)
     return Check(name=name, status="failed" if problem else "ok", detail=problem or detail)
-
-
-def _named(bundle: Bundle, suffix: str) -> Iterator[str]:
-    return (name for name in bundle.texts if name.endswith(suffix))
-
-
-def _verdict(wrong: list[str], detail: str) -> Finding:
-    return ("failed", "; ".join(wrong)) if wrong else ("ok", detail)

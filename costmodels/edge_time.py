@@ -21,7 +21,7 @@ from costmodels.gemm import linear_backward_time, linear_forward_time
 from costmodels.held import Held, ends_held, layer_held, leading_held
 from costmodels.memory_bound import embedding_bytes, loss_bytes
 from costmodels.numeric import Array, Numeric
-from costmodels.offload_time import accumulation_bytes, link_time, nvme_time
+from costmodels.offload_time import late_round_trips, link_time, nvme_time, update_time
 from costmodels.optimizer_time import newton_schulz_flops, step_bytes, stream_time
 from costmodels.params import token_table
 from costmodels.rates import Rates
@@ -170,20 +170,29 @@ def optimizer(stages: Stages, rates: Rates) -> Affine:
 
 
 def offload(stages: Stages, rates: Rates) -> Affine:
-    """Gradients down, update on the CPU, weights up; states through NVMe at that tier."""
-    cfg, host = stages.cfg, rates.host
+    """Gradients down, update on the CPU, weights up; states through NVMe at that tier.
+
+    What accumulating gradients moves before that is part of the backward, except the one round
+    trip of stages that reduce only at the end.
+    """
+    cfg, host, time = stages.cfg, rates.host, stages.cfg.stack.time
     tier = np.asarray(cfg.offload_optimizer)
     down = max(rates.gradient_bytes, 4.0)
+    # FSDP fetches its weights from the host when it gathers them
+    up = 0.0 if cfg.stack.memory.engine == "fsdp" else rates.weight_bytes
+    late = late_round_trips(cfg.zero_stage, cfg.grad_accum) * rates.gradient_bytes
+    late = late if time.host_gradients == "gpu_sum" else np.asarray(0.0)
 
     def step(part: Held) -> Numeric:
         owned = stages.owned(part)
         node = owned * rates.links.gpus_per_node
-        accumulated = accumulation_bytes(owned, cfg.grad_accum, rates.gradient_bytes)
-        crossing = link_time(down * owned + accumulated, host.to_host) + link_time(
-            rates.weight_bytes * owned + accumulated, host.to_device
-        )
         drives = nvme_time(node, host.nvme_read, host.nvme_write)
-        return crossing + node * host.update_seconds + np.where(tier == NVME, drives, 0.0)
+        return update_time(
+            link_time((down + late) * owned, host.to_host),
+            node * host.update_seconds * time.host_update,
+            link_time((up + late) * owned, host.to_device),
+            time.host_overlap,
+        ) + np.where(tier == NVME, drives, 0.0)
 
     used = tier > 0
     rest = np.where(used, over_all(stages.rest, step), 0.0)

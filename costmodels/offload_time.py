@@ -8,6 +8,9 @@ from costmodels.numeric import Numeric
 
 NVME_READ = 12.0  # master, momentum and variance, 4 bytes each
 NVME_WRITE = 14.0  # the same and the 16-bit copy
+# Adding a 32-bit gradient on the CPU moves 12 bytes; DeepSpeed's step there 42: 28 of Adam, 8 of
+# unscaling, 6 of the 16-bit copy (deepspeed/runtime/zero/stage_1_and_2.py, step).
+ADDED_SHARE = 12.0 / 42.0
 
 
 def link_time(size: Numeric, bandwidth: float) -> Numeric:
@@ -15,13 +18,42 @@ def link_time(size: Numeric, bandwidth: float) -> Numeric:
     return np.asarray(size) / bandwidth
 
 
-def accumulation_bytes(parameters: Numeric, micro_batches: Numeric, gradient: float) -> Numeric:
-    """Bytes each way of gradients accumulated on the host.
+def late_round_trips(zero_stage: Numeric, micro_batches: Numeric) -> Numeric:
+    """Times a step's sum goes up and down at the accumulation boundary. [-]
 
-    Every micro-batch after the first copies the sum up, adds and copies it back (DeepSpeed,
-    ``async_accumulate_grad_in_cpu_via_gpu``). [byte]
+    DeepSpeed's stage 1 reduces, and hence copies, in the last micro-batch only
+    (``reduce_ready_partitions_and_remove_grads``, ``copy_grads_in_partition``).
+
+    >>> [float(late_round_trips(stage, 8)) for stage in (1, 2, 3)]
+    [1.0, 0.0, 0.0]
     """
-    return (np.asarray(micro_batches) - 1.0) * gradient * parameters
+    late = (np.asarray(zero_stage) < 2) & (np.asarray(micro_batches) > 1)
+    return np.where(late, 1.0, 0.0)
+
+
+def round_trips(zero_stage: Numeric, micro_batches: Numeric) -> tuple[Numeric, Numeric]:
+    """Copies of the gradients down and up in the backward of a micro-batch, on average. [-]
+
+    DeepSpeed fetches the sum, adds on the GPU and copies it back: stage 2 from the second
+    micro-batch on, and the first one's down where more follow
+    (``async_accumulate_grad_in_cpu_via_gpu``); stage 3 every time (``partition_grads``).
+
+    >>> [tuple(map(float, round_trips(stage, 4))) for stage in (1, 2, 3)]
+    [(0.0, 0.0), (1.0, 0.75), (1.0, 1.0)]
+    """
+    zero, m = np.asarray(zero_stage), np.asarray(micro_batches, dtype=float)
+    down = np.where((zero >= 3) | ((zero == 2) & (m > 1)), 1.0, 0.0)
+    return down, np.where(zero >= 3, 1.0, down * (m - 1.0) / m)
+
+
+def update_time(down: Numeric, update: Numeric, up: Numeric, overlapped: bool) -> Numeric:
+    """Gradients down, update, weights up: one after the other, or under each other. [s]
+
+    >>> float(update_time(1.0, 4.0, 2.0, True)), float(update_time(1.0, 4.0, 2.0, False))
+    (4.0, 7.0)
+    """
+    crossing = np.asarray(down) + up
+    return np.maximum(crossing, update) if overlapped else crossing + update
 
 
 def nvme_time(parameters: Numeric, read: float, write: float) -> Numeric:

@@ -11,7 +11,7 @@ from costmodels.configuration import OFFLOAD_TIERS
 from costmodels.edge_time import Stages
 from costmodels.held import Held, ends_held
 from costmodels.numeric import Numeric
-from costmodels.offload_time import link_time
+from costmodels.offload_time import ADDED_SHARE, link_time, round_trips
 from costmodels.rates import Rates
 
 UNIT_LATENCY = 40e-6  # s, one gather or scatter of a layer (llm-foundry A100 and H100 runs)
@@ -23,14 +23,18 @@ class Streams:
     """What has to arrive while a layer computes. [s]
 
     ``gather``: its weights from the other ranks, once a pass. ``scatter``: its gradients to
-    them. ``fetch``: its weights from the host, once a pass. ``root``: the gather of embedding
-    and head, which nothing hides.
+    them. ``fetch``: its weights from the host, once a pass. ``settle``: its gradients to and from
+    the host, under the backward; ``waited``: such that the CPU adds up, which nothing hides.
+    ``root`` and ``root_waited``: the gather, and the gradients, of embedding and head.
     """
 
     gather: Numeric
     scatter: Numeric
     fetch: Numeric
+    settle: Numeric
+    waited: Numeric
     root: Numeric
+    root_waited: Numeric
 
 
 def streams(stages: Stages, rates: Rates) -> Streams:
@@ -48,18 +52,45 @@ def streams(stages: Stages, rates: Rates) -> Streams:
 
     gathered = cfg.stack.time.gather_bytes
     each = np.asarray(cfg.stack.time.zero2_each_micro_batch) & (zero == 2)
+    ends = ends_held(cfg, 1, 1)
+    ends_settle, ends_waited = gradient_times(stages, rates, ends)
+    settle, waited = gradient_times(stages, rates, layer)
     return Streams(
         gather=np.where(zero >= 3, moved(layer, gathered), 0.0),
         scatter=np.where((zero >= 3) | each, moved(layer, rates.reduced_bytes), 0.0),
         fetch=fetch_time(stages, rates),
-        root=np.where(zero >= 3, moved(ends_held(cfg, 1, 1), gathered), 0.0),
+        settle=settle,
+        waited=waited,
+        root=np.where(zero >= 3, moved(ends, gathered), 0.0),
+        root_waited=ends_settle + ends_waited,
     )
+
+
+def gradient_times(stages: Stages, rates: Rates, part: Held) -> tuple[Numeric, Numeric]:
+    """Gradients between GPU and host in a micro-batch's backward: copies, and sums of the CPU. [s]
+
+    FSDP2 waits for a copy only where the CPU then adds it, from the second micro-batch on
+    (torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py, foreach_reduce).
+    """
+    cfg, host, g = stages.cfg, rates.host, rates.gradient_bytes
+    kind, used = cfg.stack.time.host_gradients, np.asarray(cfg.offload_optimizer) > 0
+    owned, none = part.over(1), np.asarray(0.0)
+    if kind == "gpu_sum":
+        down, up = round_trips(cfg.zero_stage, cfg.grad_accum)
+        copied = link_time(down * g * owned, host.to_host)
+        return np.where(used, copied + link_time(up * g * owned, host.to_device), 0.0), none
+    if kind == "cpu_sum" and cfg.pp == 1:  # pipeline stages reduce in the last backward only
+        m = np.asarray(cfg.grad_accum, dtype=float)
+        added = owned * rates.links.gpus_per_node * host.update_seconds * ADDED_SHARE
+        each = link_time(g * owned, host.to_host) + added
+        return none, np.where(used, (m - 1.0) / m * each, 0.0)
+    return none, none
 
 
 def fetch_time(stages: Stages, rates: Rates) -> Numeric:
     """A layer's weights from host memory, or from the drives, each rank its share. [s]"""
     tier = np.asarray(stages.cfg.offload_parameters)
-    share = rates.weight_bytes * stages.layer.over(1)
+    share = stages.cfg.stack.memory.weights[stages.cfg.precision] * stages.layer.over(1)
     over_link = link_time(share, rates.host.to_device)
     node = share * rates.links.gpus_per_node
     from_drives = np.maximum(over_link, node / rates.host.nvme_read)

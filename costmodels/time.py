@@ -48,6 +48,7 @@ def time_costs(configuration: Configuration) -> TimeCosts:
     gradients, latency = edge_time.data_parallel(stages, rates)
     first = dict(edge_time.embedding(cfg, rates))
     first["dp"] = 2.0 * moves.root
+    first["offload"] = moves.root_waited
     return TimeCosts(
         forward=_with_streams(cfg, forward, moves, None),
         backward=plain,
@@ -134,11 +135,13 @@ def _with_streams(
     parts = dict(work)
     for name, value in (recomputed or {}).items():
         parts[name] = parts[name] + value
-    moved = moves.gather if recomputed is None else moves.gather + moves.scatter
+    moved, from_host = moves.gather, moves.fetch
+    waited: Numeric = np.asarray(0.0)
+    if recomputed is not None:
+        moved, from_host, waited = moved + moves.scatter, from_host + moves.settle, moves.waited
     time = cfg.stack.time
-    parts["dp"], parts["offload"] = exposed(
-        total(parts), moved, moves.fetch, time.prefetch, time.hidden_cost
-    )
+    parts["dp"], beyond = exposed(total(parts), moved, from_host, time.prefetch, time.hidden_cost)
+    parts["offload"] = beyond + waited
     return parts
 
 

@@ -82,6 +82,13 @@ class TimeProfile(BaseModel):
     gather_bytes: float = Field(default=2.0, gt=0)  # per parameter in a ZeRO-3 gather
     hidden_cost: float = Field(default=0.05, ge=0)  # of communication under computation
 
+    # optimizer on the host. Its gradients cross once a step (once); or, at ZeRO-2 and 3, every
+    # micro-batch fetches the sum, adds on the GPU and copies it back (gpu_sum), or copies its own
+    # down for the CPU to add (cpu_sum)
+    host_gradients: Literal["once", "gpu_sum", "cpu_sum"] = "once"
+    host_update: float = Field(default=1.0, gt=0)  # of the time DeepSpeed's CPU Adam takes
+    host_overlap: bool = False  # transfers run under the update of other parameters
+
     # once per step
     step_host: float = Field(default=0.0, ge=0)
     optimizer_factor: float = Field(default=1.0, gt=0)

@@ -175,6 +175,46 @@ def test_offload_pays_for_the_cpu_and_the_drives(tier, more):
     assert away.parts["offload"] > 6.7 * 0.25
 
 
+def test_megatron_copies_gradients_to_the_host_once_a_step():
+    cfg = configuration(LLAMA2_7B, "8xA100-80G", "megatron", dp=8, zero_stage=1,
+                        offload_optimizer=1)  # fmt: skip
+    once, often = (
+        step(replace(cfg, grad_accum=m), offloaded=True).parts["offload"] for m in (1, 512)
+    )
+    assert often == pytest.approx(once)
+    # torch's CPU Adam at 80 bytes a parameter, a tenth to seven tenths of 409.6 GB/s reached
+    assert 6.7 * 80 / (0.7 * 409.6) < once < 6.7 * 80 / (0.1 * 409.6)
+
+
+@pytest.mark.parametrize(("zero", "trips"), [(1, 1), (2, 15), (3, 16)])
+def test_deepspeed_adds_up_through_the_gpu(zero, trips):
+    """Both ways 2 x 6.7e9 / 8 bytes each; at stages 2 and 3 nothing here is long enough to hide."""
+    cfg = configuration(LLAMA2_7B, "8xA100-80G", "deepspeed", dp=8, zero_stage=zero, seq_len=64,
+                        offload_optimizer=1)  # fmt: skip
+    link = cfg.cluster.node.pcie_bandwidth
+    more = (
+        step(replace(cfg, grad_accum=16), offloaded=True).parts["offload"]
+        - step(cfg, offloaded=True).parts["offload"]
+    )
+    most = 2 * trips * 2 * 6.8e9 / 8 / link
+    assert (0.9 if zero == 1 else 0.1) * most < more <= most * 17 / 16
+
+
+def test_the_backward_hides_gradients_on_their_way_to_the_host():
+    cfg = configuration(LLAMA2_7B, "8xA100-80G", "deepspeed", dp=8, zero_stage=2, grad_accum=64,
+                        micro_batch=4, offload_optimizer=1)  # fmt: skip
+    few = step(replace(cfg, grad_accum=1), offloaded=True).parts["offload"]
+    assert step(cfg, offloaded=True).parts["offload"] < 1.1 * few
+
+
+def test_fsdp_adds_offloaded_gradients_on_the_cpu():
+    """12 bytes a parameter and further micro-batch, at most 70 % of 409.6 GB/s reached."""
+    cfg = configuration(LLAMA2_7B, "8xA100-80G", "fsdp2", dp=8, zero_stage=3,
+                        offload_optimizer=1, offload_parameters=1)  # fmt: skip
+    one, nine = (step(replace(cfg, grad_accum=m), offloaded=True).parts["offload"] for m in (1, 9))
+    assert nine - one > 8 * 6.7e9 * 12 / (0.7 * 409.6e9)
+
+
 def test_each_offloaded_layer_costs_the_same():
     cfg = configuration(LLAMA2_7B, "8xA100-80G", "deepspeed", dp=8, zero_stage=3,
                         offload_optimizer=1)  # fmt: skip

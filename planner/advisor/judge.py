@@ -9,9 +9,10 @@ from typing import Any
 from costmodels.architecture import Architecture
 from planner.advisor.judgement import Judgement, judgement
 from planner.advisor.settings import AXES, Settings
+from planner.emit.rope import MEGATRON_FACTOR, MEGATRON_LLAMA3
 from planner.estimating import estimate_job
 from planner.job import Job, resolve
-from planner.lint.document import Document, Value, as_int
+from planner.lint.document import Document, Value, as_int, as_number
 from planner.lint.megatron_flags import number, on
 from planner.spec import make_spec
 
@@ -143,7 +144,21 @@ def megatron_shape(doc: Document) -> Architecture | None:
         "tied_embeddings": not on(doc, "untie_embeddings_and_output_weights"),
         "bias": "none" if on(doc, "disable_bias_linear") else "all",
         "positional": "rope" if rope else "learned",
+        **(megatron_rotation(doc) if rope else {}),
     }
     if number(doc, "num_experts"):
         return None  # sizes of experts have too many spellings to be read off
     return Architecture(**fields)
+
+
+def megatron_rotation(doc: Document) -> dict[str, Value]:
+    """Base, turned part and scaling of rotary positions in Megatron's flags."""
+    base = number(doc, "rotary_base") or number(doc, "rotary_position_embeddings_theta")
+    part, factor = (as_number(doc.get(key)) for key in ("rotary_percent", "rope_scaling_factor"))
+    found: dict[str, Value] = {"rope_theta": float(base)} if base and base > 0 else {}
+    if part and 0 < part <= 1:
+        found["rope_fraction"] = float(part)
+    if on(doc, "use_rope_scaling"):
+        scaling = {"rope_type": "llama3", "factor": factor or MEGATRON_FACTOR, **MEGATRON_LLAMA3}
+        found["rope_scaling"] = tuple(sorted(scaling.items()))
+    return found

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from costmodels.architecture import Architecture
+from planner.advisor.judge import megatron_shape
+from planner.advisor.readers import read_arguments
 from planner.catalogue import load_model, model_names, resolve_model
 from planner.emit.megatron_deepspeed import rotary
 from planner.emit.model_config import model_config
@@ -226,3 +228,15 @@ def test_torchtitan_stretches_llama_3_1() -> None:
         "original_max_position_embeddings": 8192,
     }
     assert titan_scaling(load_model("llama3-8b")) == {}
+
+
+@pytest.mark.parametrize("name", ["llama3-8b", "llama3.1-8b", "llama2-7b"])
+def test_megatron_flags_read_back_turn_the_same(name: str) -> None:
+    arch = load_model(name)
+    text = "pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32"
+    flags = [" ".join(argument) for argument in megatron_rope(arch)]
+    text = " ".join([text, "--position-embedding-type rope", *flags])
+    read_back = megatron_shape(read_arguments(text))
+    assert read_back is not None
+    assert read_back.rope_theta == arch.rope_theta
+    assert dict(read_back.rope_scaling) == dict(arch.rope_scaling)

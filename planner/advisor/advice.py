@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
+from planner.advisor.formats import duration
 from planner.advisor.judge import Target, judge, make_job
 from planner.advisor.judgement import Judgement
 from planner.advisor.patch import patch_for
@@ -318,7 +319,7 @@ def _trade(memory: float, gained: float | None, host: float) -> str:
     if memory > 2**26:
         parts.append(f"{memory / 2**30:.1f} GiB of each GPU")
     if gained is not None and gained > 1e-3:
-        parts.append(f"{gained:.3g} s a step")
+        parts.append(f"{duration(gained)} a step")
     if host > 2**28:
         parts.append(f"{host / 2**30:.0f} GiB of host RAM a node")
     return ", ".join(parts) if parts else "nothing predicted"

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from planner.advisor.judgement import Judgement
 from planner.advisor.report import Advice, FileReport, Report
 from planner.lint.finding import Finding
-from planner.lint.rule import short
+from planner.lint.rule import Rule, short
 
 FORMATS = ("text", "json", "markdown", "sarif")
 GIB = 2**30
+LONGEST = 400  # characters of a sentence in text and Markdown
 MOST_INFO = 12  # in text and Markdown; JSON and SARIF hold all
 
 
@@ -47,19 +49,51 @@ def text(report: Report) -> str:
 
 
 def _summary(report: Report) -> str:
-    levels = [one.level for one in report.files]
+    levels = [_state(one) for one in report.files]
     parts = [
         f"{levels.count(level)} {name}"
         for level, name in (
             ("error", "with errors"),
             ("warning", "with warnings"),
             ("info", "with notes only"),
+            ("unfit", _agree(levels.count("unfit"), "does not fit", "do not fit")),
             ("ok", "clean"),
             ("unreadable", "unreadable"),
         )
         if level in levels
     ]
-    return f"{len(levels)} files: {', '.join(parts)}"
+    return f"{len(levels)} {_agree(len(levels), 'file', 'files')}: {', '.join(parts)}"
+
+
+def _state(one: FileReport) -> str:
+    """A file's worst fault: what it says, or that it does not fit."""
+    unfit = one.judgement is not None and not one.judgement.fits
+    return "unfit" if unfit and one.level != "error" else one.level
+
+
+def _agree(count: int, single: str, several: str) -> str:
+    return single if count == 1 else several
+
+
+def duration(seconds: float) -> str:
+    """A step's time as people say it.
+
+    >>> duration(0.25), duration(12.34), duration(2100), duration(9000)
+    ('0.25 s', '12.3 s', '35 min', '2.5 h')
+    """
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _fact(value: object) -> str:
+    """A value as JSON writes it, on one line of text."""
+    return json.dumps(value) if isinstance(value, str) else short(value)
+
+
+def _cut(text: str) -> str:
+    """A long sentence cut for a terminal; JSON and SARIF hold all of it."""
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
 def _file_lines(one: FileReport) -> Iterator[str]:
@@ -78,7 +112,7 @@ def _file_lines(one: FileReport) -> Iterator[str]:
         yield "  no findings"
     known = [f for f in one.filled if f.value is not None]
     if known:
-        filled = ", ".join(f"{f.key} = {short(f.value)}" for f in known)
+        filled = ", ".join(f"{f.key} = {_fact(f.value)}" for f in known)
         yield f"  auto becomes: {filled}"
     if one.judgement is not None:
         yield from _judgement_lines(one.judgement)
@@ -103,9 +137,9 @@ def _finding_lines(finding: Finding, file: str) -> Iterator[str]:
     name = finding.file if finding.file != file else ""
     where = f"{name}{place}".lstrip(":")
     key = f" {finding.key}" if finding.key else ""
-    yield f"  {finding.severity:<7} {where}{key}: {finding.effect} [{finding.id}]"
+    yield f"  {finding.severity:<7} {where}{key}: {_cut(finding.effect)} [{finding.id}]"
     if finding.fix and finding.severity != "info":
-        yield f"          fix: {finding.fix}"
+        yield f"          fix: {_cut(finding.fix)}"
 
 
 def _judgement_lines(judged: Judgement) -> Iterator[str]:
@@ -128,13 +162,17 @@ def _judgement_lines(judged: Judgement) -> Iterator[str]:
         yield f"  NVMe: {judged.nvme_bytes / GIB:.0f} GiB a node"
     if judged.step_time_s is not None:
         interval = judged.step_time_interval_s
-        span = f" ({interval.low:.3g} to {interval.high:.3g})" if interval is not None else ""
+        span = (
+            f" ({duration(interval.low)} to {duration(interval.high)})"
+            if interval is not None
+            else ""
+        )
         parts_ = ", ".join(f"{p.name} {p.share:.0%}" for p in judged.largest_parts)
-        yield f"  step: {judged.step_time_s:.3g} s{span}: {parts_}"
+        yield f"  step: {duration(judged.step_time_s)}{span}: {parts_}"
 
 
 def _advice_lines(index: int, advice: Advice, file: str) -> Iterator[str]:
-    step = "" if advice.step_time_s is None else f", step {advice.step_time_s:.3g} s"
+    step = "" if advice.step_time_s is None else f", step {duration(advice.step_time_s)}"
     yield (
         f"    {index}. {advice.title}: {advice.verdict},"
         f" {advice.peak_memory_bytes / GIB:.1f} GiB{step}"
@@ -186,7 +224,7 @@ def _markdown_file(one: FileReport) -> list[str]:
             place = f"{finding.line}" if finding.line is not None else ""
             key = f"`{_cell(finding.key)}` " if finding.key else ""
             out.append(
-                f"| {_ICONS[finding.severity]} | {key}{place} | {_cell(finding.effect)}"
+                f"| {_ICONS[finding.severity]} | {key}{place} | {_cell(_cut(finding.effect))}"
                 f" `{finding.id}` | {_cell(finding.fix)} |"
             )
         out.append("")
@@ -212,7 +250,7 @@ def _markdown_judgement(judged: Judgement) -> list[str]:
         for line in judged.host
     ]
     if judged.step_time_s is not None:
-        rows.append(f"| step | | {judged.step_time_s:.3g} s |")
+        rows.append(f"| step | | {duration(judged.step_time_s)} |")
     return ["| | verdict | |", "|---|---|---|", *rows]
 
 
@@ -239,8 +277,8 @@ def sarif(report: Report) -> dict[str, Any]:
     rules = [
         {
             "id": rule.id,
-            "shortDescription": {"text": rule.effect},
-            "help": {"text": f"{rule.fix}. Source: {rule.source}"},
+            "shortDescription": {"text": _described(rule)},
+            "help": {"text": f"{_open(rule.fix)}. Source: {rule.source}"},
             "defaultConfiguration": {"level": _LEVELS[rule.severity]},
         }
         for rule in all_rules()
@@ -262,6 +300,17 @@ def sarif(report: Report) -> dict[str, Any]:
     }
     run = {"tool": {"driver": driver}, "results": results, "invocations": [invocation]}
     return {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _described(rule: Rule[Any]) -> str:
+    """What a rule looks for: the first line of its function, else its sentence left open."""
+    said = (rule.find.__doc__ or "").strip().split("\n")[0]
+    return said or _open(rule.effect)
+
+
+def _open(sentence: str) -> str:
+    """A sentence of a rule without the values that only a file gives."""
+    return re.sub(r"\{[^{}]*\}", "...", sentence)
 
 
 def _uri(file: str) -> str:

@@ -133,8 +133,9 @@ def _yaml(source: Source) -> Document:
 
 def _mapping(document: Document) -> Document:
     if not isinstance(document.data, Mapping):
-        what = type(document.data).__name__
-        raise Unreadable(document.name, f"holds a {what}; expected a mapping of settings", 1)
+        kind = type(document.data).__name__
+        what = "null" if document.data is None else f"a {kind}"
+        raise Unreadable(document.name, f"holds {what}; expected a mapping of settings", 1)
     return document
 
 

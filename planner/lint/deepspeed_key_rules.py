@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from planner.lint.deepspeed_entries import entries, is_strict
 from planner.lint.deepspeed_facts import DeepSpeedFacts
 from planner.lint.deepspeed_keys import (
+    FIRST,
     PIPELINE_DEGREE_KEYS,
     REMOVED,
     SECTIONS,
@@ -107,6 +108,8 @@ def renamed_keys(facts: DeepSpeedFacts) -> Iterator[Hit]:
 
 def too_new(facts: DeepSpeedFacts) -> Iterator[Hit]:
     """Keys the stated release does not know yet."""
+    if facts.version < version_tuple(FIRST):
+        return
     for path, name, _, key, section in entries(facts):
         if key is not None and version_tuple(key.since) > facts.version:
             refuses = is_strict(facts, section)
@@ -119,7 +122,22 @@ def too_new(facts: DeepSpeedFacts) -> Iterator[Hit]:
             yield Hit(path, values, (remove_key(*path),), "error" if refuses else "warning")
 
 
+def too_old(facts: DeepSpeedFacts) -> Iterator[Hit]:
+    """A release from before the table of keys begins."""
+    if facts.version < version_tuple(FIRST):
+        yield Hit((), {"version": facts.ctx.deepspeed_version})
+
+
 RULES: tuple[Rule[DeepSpeedFacts], ...] = (
+    Rule(
+        "ds-version-old",
+        "warning",
+        "DeepSpeed {version} is older than the table of keys, which begins with "
+        f"{FIRST}: which keys it knows cannot be told",
+        f"read the file by DeepSpeed {FIRST} or later",
+        f"{ZERO_CONFIG}, compared over its releases",
+        too_old,
+    ),
     Rule(
         "ds-unknown-key",
         "error",

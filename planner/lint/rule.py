@@ -13,6 +13,7 @@ from planner.lint.document import Document, Path, dotted
 from planner.lint.finding import SEVERITIES, Edit, Finding, Severity
 
 F = TypeVar("F")  # the facts a rule looks at
+WHOLE = 10_000  # characters of a value in a sentence: no limit for what people write
 MOST_HITS = 50  # of one rule in one file: a file of another kind would give thousands
 
 
@@ -104,10 +105,10 @@ def _finding(rule: Rule[F], hit: Hit, document: Document) -> Finding:
 
 
 class _Safe(dict[str, Any]):
-    """Values for a sentence: long ones are cut, so that one line stays one line."""
+    """Values for a sentence, each on one line; whole, since JSON and SARIF hold all of it."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
-        super().__init__({k: short(v) for k, v in values.items()})
+        super().__init__({k: short(v, WHOLE) for k, v in values.items()})
 
 
 def short(value: object, limit: int = 60) -> str:

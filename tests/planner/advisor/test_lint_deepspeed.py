@@ -148,6 +148,7 @@ CASES: list[tuple[str, str, str, dict[str, Any], Context]] = [
      {**zero(1), "scheduler": {"type": "WarmupLinearLR"}}, Context()),
     ("ds-unknown-scheduler", "info", "scheduler.type",
      {**zero(1), "scheduler": {"type": "StepLR"}}, Context()),
+    ("ds-version-old", "warning", "", zero(2), Context(deepspeed_version="0.3.0")),
     ("ds-scheduler-parameter", "error", "scheduler.params",
      {**zero(1), "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_num_steps": 5}}},
      Context()),

@@ -16,7 +16,7 @@ from planner.plan import SCHEMA_VERSION, Frozen, Result
 from planner.verify_bundle import Bundle, Finding, Status, read_bundle, verdict
 from planner.verify_consistency import inconsistencies
 from planner.verify_emitted import DuplicateKey, compare_emitted, missing_files, unique
-from planner.verify_plan import absent_inputs, plan_problems, rebuild, schema_problem
+from planner.verify_plan import absent_inputs, by_hand, plan_problems, rebuild, schema_problem
 from planner.verify_syntax import check_json, check_python, check_shell, check_yaml
 
 NO_PLAN = "no plan to compare with"
@@ -116,9 +116,10 @@ def check_prediction(bundle: Bundle) -> Finding:
         bundle.job = rebuild(result)
     except ValueError as error:
         return "failed", f"job: {error}"
-    detail = "obeys its job and the rules"
-    if result.predicted is not None:
-        detail += ", memory and time as predicted"
+    if by_hand(result):
+        detail = "obeys its job; no prediction to compare"
+    else:
+        detail = "obeys its job and the rules; memory and time as predicted"
     return verdict(plan_problems(bundle.job, result), detail)
 
 

@@ -15,6 +15,8 @@ from planner.plan import SCHEMA_VERSION, Plan, Result
 from planner.spec import make_spec
 
 SAME = 1e-6  # relative; the same formulas on another machine
+SHOWN = 10  # differences of one prediction
+OR_OLDER = "plan.json was edited, or written by another version of planner"
 OUTSIDE = ("model_file", "hardware", "profile")  # files a job may rest on
 
 
@@ -54,16 +56,34 @@ def plan_problems(job: Job, result: Result) -> list[str]:
     if malformed:
         return malformed
     wrong = [*_job_problems(job, result), *_unasked(job, plan)]
+    if by_hand(result):
+        return wrong
     try:
         again = estimate_job(job, plan)
     except ValueError as error:
         return [*wrong, str(error)]
     if result.predicted is None:
-        return [*wrong, *(["predicted: missing"] * (result.proof is not None))]
+        return [*wrong, "predicted: missing"]
+    return wrong + _unpredicted(result, again)
+
+
+def by_hand(result: Result) -> bool:
+    """Whether a plan.json has nothing that solve adds to a plan: no cost, no proof, no files."""
+    return result.predicted is None and result.proof is None and not result.files
+
+
+def _unpredicted(result: Result, again: Result) -> list[str]:
+    """What is not as the planner computes it again; single stages last, and a few stand for all."""
     found, expected = result.model_dump(), again.model_dump()
-    for part in ("plan", "predicted"):
-        wrong += differences(part, found[part], expected[part])
-    return wrong
+    lines = [
+        line
+        for part in ("plan", "predicted")
+        for line in differences(part, found[part], expected[part])
+    ]
+    lines.sort(key=lambda line: line.startswith("plan.stages"))
+    if len(lines) > SHOWN:
+        lines[SHOWN:] = [f"and {len(lines) - SHOWN} more"]
+    return [*lines, *([f"({OR_OLDER})"] * bool(lines))]
 
 
 def _off_axes(plan: Plan) -> Iterator[str]:

@@ -351,3 +351,9 @@ def test_a_model_from_a_file_is_read_again_or_said_to_be_gone(tmp_path):
     model.unlink()
     assert failures(folder) == {}
     assert f"without model_file {model}" in detail(folder, "prediction")
+
+
+def test_a_plan_that_breaks_a_rule_fails_with_the_rule(bundle):
+    folder = bundle("deepspeed")
+    edit_json(folder / "plan.json", put("plan.offload_parameters", "cpu"))
+    assert "not a valid configuration" in failures(folder)["prediction"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from planner.cli_common import EXIT_NO, AsJson, Profile, guard
+from planner.cli_common import EXIT_NO, AsJson, Profile, finish, guard
 
 Runs = Annotated[
     list[Path], typer.Argument(help="CSV tables in the measured-runs schema.", show_default=False)
@@ -46,9 +46,16 @@ def validate(
     json: AsJson = False,
 ) -> None:
     """Score the cost models on measured runs: time, memory, verdicts, ranks and regret."""
+    from planner.validate.command import NothingScored
     from planner.validate.command import validate as score
 
-    report, text = guard(score, runs, logo, stack, predictions, profile)
+    def scored() -> Any:
+        try:
+            return score(runs, logo, stack, predictions, profile)
+        except NothingScored as error:
+            raise finish(str(error), EXIT_NO) from None
+
+    report, text = guard(scored)
     typer.echo(report.model_dump_json(indent=2) if json else text)
 
 
@@ -65,3 +72,5 @@ def calibrate(
 
     profile, text = guard(fit, runs, output, stack)
     typer.echo(profile.model_dump_json(indent=2) if json else text)
+    saved = "nothing saved: -o FILE writes the profile" if output is None else f"wrote {output}"
+    typer.echo(saved, err=True)

@@ -125,27 +125,31 @@ def resolve(spec: JobSpec) -> Job:
     global_batch, note = _global_batch(spec, seq_len)
     notes += [note] if note else []
     names = AUTO_STACKS if spec.stack == "auto" else (spec.stack,)
+    stacks, told = _stacks(spec, names, cluster.node.gpu.id)
+    notes += told
     return Job(
         spec=spec,
         architecture=model.architecture,
         cluster=cluster,
         seq_len=seq_len,
         global_batch=global_batch,
-        stacks=_stacks(spec, names),
+        stacks=stacks,
         precisions=_precisions(spec, cluster),
         notes=tuple(notes),
         model_file="" if model.how == "catalogue" else spec.model,
     )
 
 
-def _stacks(spec: JobSpec, names: tuple[str, ...]) -> tuple[Stack, ...]:
+def _stacks(spec: JobSpec, names: tuple[str, ...], gpu: str) -> tuple[tuple[Stack, ...], list[str]]:
+    """The stacks with the constants of the job's profile, and what it has for each."""
     stacks = tuple(load_stack(name) for name in names)
     if spec.profile is None:
-        return stacks
-    from planner.calibrate.profile import apply_profile, load_profile
+        return stacks, []
+    from planner.calibrate.profile import apply_profile, load_profile, profile_note
 
     profile = load_profile(spec.profile)
-    return tuple(apply_profile(stack, profile) for stack in stacks)
+    notes = [profile_note(name, profile, gpu, spec.profile.name) for name in names]
+    return tuple(apply_profile(stack, profile, gpu) for stack in stacks), notes
 
 
 def _cluster(spec: JobSpec) -> Cluster:

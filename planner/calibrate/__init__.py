@@ -2,9 +2,10 @@
 
 calibrate(runs, output) -> (Calibration, text)    fit, cross-validate, write a profile
 load_profile(path) -> Profile                     what was written
-apply_profile(stack, profile) -> Stack            the stack with the user's constants
+apply_profile(stack, profile, gpu) -> Stack       the stack with the user's constants
+profile_note(stack, profile, gpu, name) -> str    whether a profile covers a stack on a GPU
 """
 
-from planner.calibrate.profile import Profile, apply_profile, load_profile
+from planner.calibrate.profile import Profile, apply_profile, load_profile, profile_note
 
-__all__ = ["Profile", "apply_profile", "load_profile"]
+__all__ = ["Profile", "apply_profile", "load_profile", "profile_note"]

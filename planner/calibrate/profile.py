@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from costmodels.memory_profile import MemoryProfile
 from costmodels.stack import Stack, load_stack, stack_names
-from costmodels.time_profile import FITTED
+from costmodels.time_profile import FITTED, TimeProfile
+from hardware_db import find
 from planner.validate.kinds import changed
 from planner.validate.run import Changes
 
 SCHEMA_VERSION = "1.0"
 MEMORY_FITTED = ("allocator_factor", "unexplained")
+MOST_LOW = 0.9  # no time or peak is below a tenth of its prediction
+
+Section = TypeVar("Section", TimeProfile, MemoryProfile)
 
 
 class Strict(BaseModel):
@@ -49,8 +55,26 @@ class Profile(Strict):
     stacks: dict[str, StackProfile]
 
 
-def apply_profile(stack: Stack, profile: Profile) -> Stack:
-    """The stack with the constants of a profile, where it has any for it.
+def covering(stack: str, profile: Profile, gpu: str) -> StackProfile | None:
+    """What a profile has for a stack on a GPU, by the GPU's id; None for nothing."""
+    own = profile.stacks.get(stack)
+    if own is None or (own.gpus and gpu not in {gpu_id(name) for name in own.gpus}):
+        return None
+    return own
+
+
+def gpu_id(name: str) -> str:
+    """The database's id of a GPU; a name it does not know is its own."""
+    try:
+        return find(name)[1]
+    except ValueError:
+        return name
+
+
+def apply_profile(stack: Stack, profile: Profile, gpu: str) -> Stack:
+    """The stack with the constants of a profile, where it has any for it on that GPU.
+
+    Intervals grow to the profile's own errors where those are larger.
 
     Parameters
     ----------
@@ -58,20 +82,55 @@ def apply_profile(stack: Stack, profile: Profile) -> Stack:
         Any stack.
     profile : Profile
         As ``load_profile`` returns it.
+    gpu : str
+        Id of the GPU the stack is to run on.
 
     Returns
     -------
     Stack
-        A copy, or the stack itself where the profile says nothing about it.
+        A copy, or the stack itself where the profile was not fitted to it or not on that GPU.
     """
-    own = profile.stacks.get(stack.name)
+    own = covering(stack.name, profile, gpu)
     if own is None:
         return stack
-    update = {
-        "time": stack.time.model_copy(update=dict(own.time)),
-        "memory": stack.memory.model_copy(update=dict(own.memory)),
+    return stack.model_copy(
+        update={
+            "time": _with(stack.time, {**own.time, **_intervals(stack.time, own.time_error)}),
+            "memory": _with(
+                stack.memory, {**own.memory, **_intervals(stack.memory, own.memory_error)}
+            ),
+        }
+    )
+
+
+def _with(section: Section, update: dict[str, float]) -> Section:
+    return section.model_copy(update=update) if update else section
+
+
+def _intervals(section: TimeProfile | MemoryProfile, error: Error | None) -> dict[str, float]:
+    """Interval bounds that are narrower than the error left after calibration."""
+    if error is None:
+        return {}
+    wide = {
+        "interval_low": max(section.interval_low, min(error.after, MOST_LOW)),
+        "interval_high": max(section.interval_high, error.after),
     }
-    return stack.model_copy(update=update)
+    return {name: value for name, value in wide.items() if value != getattr(section, name)}
+
+
+def profile_note(stack: str, profile: Profile, gpu: str, name: str) -> str:
+    """One line: what a profile of that name means for a stack on a GPU."""
+    own = covering(stack, profile, gpu)
+    if own is None:
+        return f"profile {name} has nothing for {gpu} on {stack}: constants as shipped"
+    parts = [
+        f"{what} {100 * error.before:.1f} -> {100 * error.after:.1f} %, {error.runs} runs"
+        for what, error in (("time", own.time_error), ("memory", own.memory_error))
+        if error is not None
+    ]
+    told = f" ({'; '.join(parts)})" if parts else ""
+    fields = ", ".join((*own.time, *own.memory)) or "constants as shipped"
+    return f"profile {name} for {gpu} on {stack}: {fields}{told}"
 
 
 def load_profile(path: Path) -> Profile:
@@ -132,13 +191,14 @@ def profile_text(profile: Profile) -> str:
     )
 
 
-def changes_of(profile: Profile) -> dict[str, Changes]:
-    """Fields of every stack as the changes of a run."""
-    return {
-        name: tuple(
-            (section, field, json.dumps(value))
-            for section, fields in (("memory", own.memory), ("time", own.time))
-            for field, value in sorted(fields.items())
-        )
-        for name, own in profile.stacks.items()
-    }
+def changes_of(own: StackProfile, stack: Stack) -> Changes:
+    """What a profile changes in a stack, as the changes of a run."""
+    sections = (
+        ("memory", {**own.memory, **_intervals(stack.memory, own.memory_error)}),
+        ("time", {**own.time, **_intervals(stack.time, own.time_error)}),
+    )
+    return tuple(
+        (section, field, json.dumps(value))
+        for section, fields in sections
+        for field, value in sorted(fields.items())
+    )

@@ -1,30 +1,40 @@
-"""Ridge fits: constants move from their shipped values only as far as runs can tell."""
+"""Constants move from their shipped values only as far as runs can tell.
+
+First one common constant, which scales all predictions, then single ones where enough different
+runs tell them apart. Residuals are ln predicted - ln measured.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from costmodels.numeric import Array
 
-ROUNDS = 3  # of Gauss-Newton; the models are close to linear in the logarithms
+STEP = 1e-2  # of a constant's own unit, for the derivative
+ROUNDS = 6  # of the secant that finds the common constant
 REWEIGHTED = 20
-STEP = 1e-2
-NOISES = (0.4, 0.2, 0.1, 0.05)  # of one run, in log: how little to trust it; most cautious first
-ONE_RUN = 0.1  # trust in a single run, which nothing can check: about the shipped mean error
-LEAST_GAIN = 0.05  # of the error; less is no reason to leave the shipped constants
-FOLDS = 10
+SOFT = 0.05  # from which a residual counts linearly, so that an outlier does not decide
+# The rest were chosen on random draws of one to eight runs from public measurements, so that the
+# runs not drawn are predicted no worse on average.
+REPEAT = 0.5  # a further run of a shape seen before says half as much as one of a new shape
+STACK_WIDTH = 0.15  # how far a stack lies off on a cluster, beyond its stated interval
+NOISE = 0.10  # of one shape's residual
+SURE = 0.5  # standard errors taken off the offset
+ONE_SHARE, ONE_REACH = 0.3, 0.015  # what one run moves of its excess, and at most
+REACH, REACH_POWER = 0.03, 1.5  # how far so many runs beyond the first may move at most
+LEAST_RUNS = 6  # and as many shapes, before single constants move
+NEGLIGIBLE = 1e-4  # a smaller move is none
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """One constant: moved by x widths it is ``value(x)``."""
+    """Moved by x, ``value(x)`` holds the fields it stands for; ``width``: how far it usually is."""
 
-    name: str
-    width: float  # how far it usually lies from its shipped value, in log or in its unit
-    value: Callable[[float], float]
+    value: Callable[[float], dict[str, float]]
+    width: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,116 +48,193 @@ class Shrunk:
     cross_validated: bool
 
 
-def logarithmic(name: str, start: float, width: float) -> Constant:
-    """A constant that moves by factors."""
-    return Constant(name, width, lambda x: float(start * np.exp(width * x)))
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Measured runs: predictions for values of constants, and which runs share a shape."""
 
+    predict: Callable[[dict[str, float]], Array]
+    measured: Array
+    shapes: Array  # whole numbers
+    interval: tuple[float, float]  # that nine in ten measurements / predictions - 1 lie in
 
-def linear(name: str, start: float, width: float) -> Constant:
-    """A constant that moves by differences and stays from 0 up."""
-    return Constant(name, width, lambda x: float(max(0.0, start + width * x)))
+    def residuals(self, values: dict[str, float]) -> Array:
+        """Logarithms of predicted / measured."""
+        result: Array = np.log(self.predict(values)) - np.log(self.measured)
+        return result
 
 
 def shrink(
-    constants: Sequence[Constant],
+    common: Constant,
+    singles: Callable[[dict[str, float]], Sequence[Constant]],
     predict: Callable[[dict[str, float]], Array],
     measured: Array,
-    expected: float,
+    interval: tuple[float, float],
+    shapes: Sequence[Hashable],
 ) -> Shrunk:
-    r"""Constants adjusted to measured runs, if cross-validation says they predict better.
+    """Constants adjusted to measured runs, as far as left-out shapes are predicted better.
 
-    A common offset of up to ``expected`` / sqrt(n) is what the shipped constants promise, no
-    reason to move: it is taken from the errors first. Then minimises
-    :math:`\sum_i \rho(\ln (\hat y_i / y_i)) / \nu^2 + \sum_c x_c^2` with x in prior widths and a
-    soft-L1 :math:`\rho`, for several trusts :math:`\nu` in a run. The trust whose held-out error
-    is least wins; where none beats the shipped constants, these stay. One run moves constants
-    with little trust.
+    What the stack's own interval explains moves nothing. One run moves the common constant only,
+    and little. More runs move it by ``offset``, if shapes left out improve by more than the
+    standard error of that improvement; single constants likewise, beside the common one.
 
     Parameters
     ----------
-    constants : Sequence[Constant]
-        Those that may move.
+    common : Constant
+        Scales all predictions.
+    singles : Callable
+        Constants that may move one by one, around the values the common one gave.
     predict : Callable
         Predictions of all runs for values of the constants, shape (n,).
     measured : Array
         Measurements of the runs, shape (n,).
-    expected : float
-        Mean error the shipped constants promise. [-]
+    interval : tuple[float, float]
+        Relative distances below and above a prediction that hold nine runs in ten. [-]
+    shapes : Sequence
+        What of every run makes it unlike the others, shape (n,).
     """
-    n = len(measured)
-    target = np.log(measured)
-    error, slope, at = _linear_model(constants, predict, target)
-    before = float(np.abs(np.exp(error - slope @ at) - 1).mean())
-    origin = error - slope @ at  # the linear model at the shipped constants
-    exact = float(np.abs(np.exp(np.log(predict(_values(constants, at * 0))) - target) - 1).mean())
+    places: dict[Hashable, int] = {}
+    numbers = np.array([places.setdefault(shape, len(places)) for shape in shapes])
+    runs = Runs(predict, np.asarray(measured, dtype=float), numbers, interval)
+    origin = runs.residuals({})
+    n, before = len(origin), mean_error(origin)
+    slope = (runs.residuals(common.value(STEP)) - origin) / STEP
+    goal = offset(origin, numbers, interval)
     if n == 1:
-        moved = solve(beyond(origin, expected), slope, ONE_RUN)
-        after = float(np.abs(np.exp(origin + slope @ moved) - 1).mean())
-        return Shrunk(_values(constants, moved), 1, exact, min(after, exact), False)
-    scores = [_held_out(origin, slope, noise, expected) for noise in NOISES]
-    best = int(np.argmin(scores))
-    if scores[best] >= before * (1 - LEAST_GAIN):
-        return Shrunk({}, n, exact, exact, True)
-    moved = solve(beyond(origin, expected), slope, NOISES[best])
-    return Shrunk(_values(constants, moved), n, exact, scores[best], True)
+        values = _reach(common, runs, origin, goal)
+        return Shrunk(values, 1, before, mean_error(runs.residuals(values)), False)
+    held = _held_out(runs, origin, slope)
+    values, errors = {}, origin
+    if improves(origin, held, _folds(numbers)):
+        values = _reach(common, runs, origin, goal)
+        errors = held if values else origin
+    found = _one_by_one(runs, values, errors, singles(values))
+    if found is not None:
+        values, errors = found
+    return Shrunk(values, n, before, mean_error(errors), True)
 
 
-def _values(constants: Sequence[Constant], x: Array) -> dict[str, float]:
-    return {c.name: c.value(float(v)) for c, v in zip(constants, x, strict=True)}
+def mean_error(residuals: Array) -> float:
+    """Mean of abs(predicted / measured - 1)."""
+    return float(np.abs(np.expm1(residuals)).mean())
 
 
-def _linear_model(
-    constants: Sequence[Constant],
-    predict: Callable[[dict[str, float]], Array],
-    target: Array,
-) -> tuple[Array, Array, Array]:
-    """Log errors and their slopes around the cautious fit, and where that is."""
-    steps = np.eye(len(constants)) * STEP
-    at: Array = np.zeros(len(constants))
+def centre(residuals: Array) -> float:
+    """Where residuals lie, outliers counting less.
 
-    def errors(x: Array) -> Array:
-        result: Array = np.log(predict(_values(constants, x))) - target
-        return result
-
-    for _ in range(ROUNDS):
-        error = errors(at)
-        slope = np.stack([(errors(at + s) - error) / STEP for s in steps], axis=1)
-        move = solve(error - slope @ at, slope, ONE_RUN) - at
-        if np.abs(move).max() < STEP:
-            break
-        at = at + np.clip(move, -1.0, 1.0)
-    return error, slope, at
-
-
-def solve(origin: Array, slope: Array, noise: float) -> Array:
-    """Where the ridge is least, by iterated reweighting; in prior widths from the origin."""
-    x: Array = np.zeros(slope.shape[1])
-    for _ in range(REWEIGHTED):
-        now = origin + slope @ x
-        weight = 1.0 / np.sqrt(1.0 + (now / noise) ** 2) / noise**2
-        normal = slope.T @ (weight[:, None] * slope) + np.eye(len(x))
-        x = np.linalg.solve(normal, -slope.T @ (weight * origin))
-    return x
-
-
-def beyond(origin: Array, expected: float) -> Array:
-    """Errors less the common offset that is to be expected of so many runs.
-
-    >>> beyond(np.array([0.25, 0.15]), 0.0707).round(2).tolist()
-    [0.2, 0.1]
+    >>> round(centre(np.array([0.1, 0.1, 0.1, 2.0])), 2)
+    0.12
     """
-    most = expected / np.sqrt(len(origin))
-    result: Array = origin - np.clip(origin.mean(), -most, most)
+    middle = float(np.median(residuals))
+    for _ in range(REWEIGHTED):
+        weight = 1.0 / np.sqrt(1.0 + ((residuals - middle) / SOFT) ** 2)
+        middle = float((weight * residuals).sum() / weight.sum())
+    return middle
+
+
+def offset(residuals: Array, shapes: Array, interval: tuple[float, float]) -> float:
+    """By how much predictions should move, in log; 0 where the interval explains the residuals.
+
+    The interval narrows with the square root of the runs, those of a shape seen before counting
+    half. What lies beyond it, less its standard error, shrinks as a prior of ``STACK_WIDTH`` asks,
+    and no further than so few runs may move.
+
+    >>> offset(np.array([-0.1, -0.05]), np.array([0, 1]), (0.1, 0.2))
+    0.0
+    >>> round(offset(np.full(6, -0.3), np.arange(6), (0.1, 0.1)), 2)
+    0.24
+    """
+    n, kinds = len(residuals), len(np.unique(shapes))
+    worth = kinds + REPEAT * (n - kinds)
+    middle = centre(residuals)
+    below, above = -np.log1p(interval[1]), -np.log1p(-interval[0])
+    explained = np.clip(middle, below / np.sqrt(worth), above / np.sqrt(worth))
+    excess = float(explained - middle)
+    if n == 1:
+        return float(np.clip(ONE_SHARE * excess, -ONE_REACH, ONE_REACH))
+    if kinds > 1:
+        means = np.array([residuals[shapes == s].mean() for s in np.unique(shapes)])
+    else:
+        means = residuals
+    unsure = SURE * float(means.std(ddof=1)) / np.sqrt(len(means))
+    excess = float(np.sign(excess)) * max(0.0, abs(excess) - unsure)
+    share = STACK_WIDTH**2 / (STACK_WIDTH**2 + NOISE**2 / kinds)
+    most = REACH * (worth - 1) ** REACH_POWER
+    return float(np.clip(share * excess, -most, most))
+
+
+def improves(without: Array, held: Array, fold: Array) -> bool:
+    """Whether held-out errors are smaller by more than the standard error of the gain."""
+    gain = np.abs(np.expm1(without)) - np.abs(np.expm1(held))
+    means = np.array([gain[fold == k].mean() for k in np.unique(fold)])
+    if len(means) < 2:
+        return False
+    return bool(means.mean() > max(0.0, float(means.std(ddof=1)) / np.sqrt(len(means))))
+
+
+def _folds(shapes: Array) -> Array:
+    """Whole shapes, or single runs where all are of one shape."""
+    return shapes if len(np.unique(shapes)) > 1 else np.arange(len(shapes))
+
+
+def _held_out(runs: Runs, origin: Array, slope: Array) -> Array:
+    """Residuals of runs whose shape had no say in the common constant."""
+    fold = _folds(runs.shapes)
+    result = origin.copy()
+    for k in np.unique(fold):
+        out = fold == k
+        goal = offset(origin[~out], runs.shapes[~out], runs.interval)
+        follow = float(slope[~out].mean())
+        if goal and follow > NEGLIGIBLE:
+            result[out] += slope[out] * goal / follow
     return result
 
 
-def _held_out(origin: Array, slope: Array, noise: float, expected: float) -> float:
-    """Mean absolute error of runs predicted from the others."""
-    n = len(origin)
-    fold = np.arange(n) % min(n, FOLDS)
-    errors = np.zeros(n)
-    for k in range(fold.max() + 1):
-        out = fold == k
-        x = solve(beyond(origin[~out], expected), slope[~out], noise)
-        errors[out] = np.exp(origin[out] + slope[out] @ x) - 1
-    return float(np.abs(errors).mean())
+def _reach(common: Constant, runs: Runs, origin: Array, goal: float) -> dict[str, float]:
+    """The common constant with which predictions move by ``goal`` on average."""
+    if abs(goal) < NEGLIGIBLE:
+        return {}
+    x, moved = goal, 0.0
+    for _ in range(ROUNDS):
+        moved = float((runs.residuals(common.value(x)) - origin).mean())
+        if moved * goal <= 0 or abs(moved - goal) < NEGLIGIBLE:
+            break
+        x *= float(np.clip(goal / moved, 0.2, 5.0))
+    return common.value(x) if moved * goal > 0 and abs(moved) <= 1.05 * abs(goal) else {}
+
+
+def _one_by_one(
+    runs: Runs, values: dict[str, float], errors: Array, singles: Sequence[Constant]
+) -> tuple[dict[str, float], Array] | None:
+    """Values with single constants moved too, and held-out residuals; None if it does not pay.
+
+    ``errors`` are the held-out residuals of the common constant.
+    """
+    kinds = len(np.unique(runs.shapes))
+    if kinds < LEAST_RUNS or not singles:
+        return None
+    now = runs.residuals(values)
+    slopes = [(runs.residuals({**values, **c.value(c.width * STEP)}) - now) / STEP for c in singles]
+    slope = np.stack(slopes, axis=1)
+    held = errors.copy()
+    for k in np.unique(runs.shapes):
+        out = runs.shapes == k
+        held[out] += slope[out] @ solve(now[~out], slope[~out])
+    if not improves(errors, held, runs.shapes):
+        return None
+    found = dict(values)
+    for c, x in zip(singles, solve(now, slope), strict=True):
+        found.update(c.value(c.width * float(x)))
+    if mean_error(runs.residuals(found)) > mean_error(now):
+        return None
+    return found, held
+
+
+def solve(origin: Array, slope: Array) -> Array:
+    """Where a ridge with soft residuals is least, in widths from the origin."""
+    x: Array = np.zeros(slope.shape[1])
+    for _ in range(REWEIGHTED):
+        now = origin + slope @ x
+        weight = 1.0 / np.sqrt(1.0 + (now / NOISE) ** 2) / NOISE**2
+        normal = slope.T @ (weight[:, None] * slope) + np.eye(len(x))
+        x = np.linalg.solve(normal, -slope.T @ (weight * origin))
+    return x

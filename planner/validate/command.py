@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from costmodels.stack import stack_names
+from costmodels.stack import load_stack, stack_names
 from planner.validate.accuracy import accuracy_page
 from planner.validate.evaluate import Scored, scored, source_score
 from planner.validate.headlines import headlines, oracle_headlines
@@ -21,13 +21,17 @@ from planner.validate.oracle import score_oracle
 from planner.validate.predict import predict
 from planner.validate.predictions_csv import write_predictions
 from planner.validate.report import ChoiceScore, ConstantScore, Report, SourceScore
-from planner.validate.resolve import resolve
+from planner.validate.resolve import Calibrated, resolve
 from planner.validate.run import Changes, Run, Skip
 from planner.validate.score import grouped
 from planner.validate.table import Row, Table, read_table
 from planner.validate.text import report_text
 
 Skipped = dict[tuple[str, int], str]
+
+
+class NothingScored(ValueError):
+    """No row of the tables can be scored; why, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +73,20 @@ def validate(
     Raises
     ------
     ValueError
-        In one line: unreadable table, missing columns, nonsense cells, unknown stack.
+        In one line: unreadable table, missing columns, nonsense cells, unknown stack, no row that
+        can be scored.
     """
     if stack is not None and stack not in stack_names():
         raise ValueError(f"unknown stack {stack!r}: expected one of {', '.join(stack_names())}")
     read = read_runs(runs, stack, profile)
+    _check_used(read)
     found = predict(read.runs)
     constants = leave_out(read.runs, found) if logo else ()
     choices = leave_out_memory(read.runs, found) if logo else ()
     data = scored(read.runs, found)
     if predictions is not None:
         write_predictions(predictions, read.tables, read.runs, found, read.skipped)
-    report = make_report(read, data, logo, constants, choices)
+    report = make_report(read, data, logo, constants, choices, _uncovered(read.runs, profile))
     return report, report_text(report)
 
 
@@ -138,12 +144,46 @@ def read_runs(paths: Sequence[Path], stack: str | None = None, profile: Path | N
     return Read(tables, tuple(runs), skipped)
 
 
-def _calibrated(profile: Path | None) -> dict[str, Changes]:
-    if profile is None:
-        return {}
-    from planner.calibrate.profile import changes_of, load_profile  # it reads tables of runs too
+def _check_used(read: Read) -> None:
+    """Tables of runs alone, none of them usable, are a mistake to tell."""
+    if read.runs or any(table.kind != "runs" for table in read.tables):
+        return
+    counts = Counter(read.skipped.values())
+    reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(counts.items())) or "no rows"
+    names = ", ".join(str(table.path) for table in read.tables)
+    raise NothingScored(f"{names}: no row can be scored ({reasons})")
 
-    return changes_of(load_profile(profile))
+
+def _calibrated(profile: Path | None) -> Calibrated | None:
+    if profile is None:
+        return None
+    from planner.calibrate.profile import changes_of, covering, load_profile  # it reads tables too
+
+    loaded = load_profile(profile)
+
+    def changes(stack: str, gpu: str) -> Changes:
+        own = covering(stack, loaded, gpu)
+        return () if own is None else changes_of(own, load_stack(stack))
+
+    return changes
+
+
+def _uncovered(runs: Sequence[Run], profile: Path | None) -> tuple[str, ...]:
+    """Rows whose stack or GPU a profile says nothing about."""
+    if profile is None:
+        return ()
+    from planner.calibrate.profile import covering, load_profile
+
+    loaded = load_profile(profile)
+    counts = Counter(
+        f"{run.cluster.gpu.id} on {run.stack}"
+        for run in runs
+        if covering(run.stack, loaded, run.cluster.gpu.id) is None
+    )
+    return tuple(
+        f"{count} rows: {profile.name} has nothing for {what}, constants as shipped"
+        for what, count in sorted(counts.items())
+    )
 
 
 def make_report(
@@ -152,6 +192,7 @@ def make_report(
     logo: bool,
     constants: tuple[ConstantScore, ...] = (),
     choices: tuple[ChoiceScore, ...] = (),
+    notes: tuple[str, ...] = (),
 ) -> Report:
     """All scores."""
     activations = peaks = None
@@ -175,7 +216,7 @@ def make_report(
         constants=constants,
         memory_constants=choices,
         headlines=(*oracle_headlines(activations, peaks), *headlines(data)),
-        notes=_notes(data),
+        notes=(*notes, *_notes(data)),
     )
 
 

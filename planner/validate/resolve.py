@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any
 
 from costmodels.architecture import Architecture
 from costmodels.configuration import OFFLOAD_TIERS
 from costmodels.costs import GRANULARITIES
+from costmodels.stack import load_stack
 from planner.validate import measured, partition
 from planner.validate.cells import Cells
-from planner.validate.columns import MEMORY_KINDS
 from planner.validate.kinds import Kind, Kinds, When, kind_of, spelled
 from planner.validate.machine import machine_of
 from planner.validate.run import Changes, Run, Skip
 from planner.validate.shape import architecture_of
 from planner.validate.table import Row
 
+Calibrated = Callable[[str, str], Changes]  # of a stack on a GPU
+
+SHARDED = 2  # ZeRO stages from here do without tensor and pipeline parallelism
 LAYOUT = ("dp", "tp", "pp", "cp", "ep", "virtual_stages")
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8")
 FLASH_BY_AGE = ("FA4", "FA3", "FA2", "FA1")
@@ -28,7 +31,7 @@ def resolve(
     row: Row,
     kinds: Kinds,
     stack: str | None = None,
-    calibrated: Mapping[str, Changes] | None = None,
+    calibrated: Calibrated | None = None,
 ) -> Run:
     """What a row trained and measured.
 
@@ -40,8 +43,8 @@ def resolve(
         Conventions.
     stack : str, optional
         Stack to predict with instead of the one that ran.
-    calibrated : Mapping, optional
-        Fields of a user's profile by stack; what the row says goes before them.
+    calibrated : Callable, optional
+        Changes of a user's profile for a stack on a GPU; what the row says goes before them.
 
     Raises
     ------
@@ -58,7 +61,8 @@ def resolve(
     if not seq_len or not gpus:
         raise Skip("missing: seq_len" if not seq_len else "missing: n_gpus")
     architecture = architecture_of(cells, seq_len)
-    layout = _layout(cells, gpus)
+    name = stack or kind.stack or row.text("framework").lower()
+    layout = _layout(cells, gpus, name)
     micro_batch, grad_accum = _batch(cells, layout["dp"], layout["pp"])
     machine, cluster = machine_of(cells, kinds, gpus)
     mix = _mix(cells)
@@ -68,7 +72,6 @@ def resolve(
     precision = _precision(cells)
     sequences = layout["dp"] * micro_batch * grad_accum
     printed = row.text("mem_kind") or kind.memory_kind
-    name = stack or kind.stack or row.text("framework").lower()
     time = measured.step_time(
         cells.row, kind.flops, architecture, cluster, precision, sequences, recompute
     )
@@ -81,7 +84,9 @@ def resolve(
         machine=machine,
         cluster=cluster,
         stack=name,
-        changes=_over((calibrated or {}).get(name, ()), _changes(cells, kinds)),
+        changes=_over(
+            calibrated(name, cluster.gpu.id) if calibrated else (), _changes(cells, kinds)
+        ),
         precision=precision,
         attention=_spelled(cells, kinds, "attention", "attention", "flash"),
         optimizer=_optimizer(cells, kinds),
@@ -99,8 +104,8 @@ def resolve(
         layers=_stages(cells, architecture, layout["pp"]),
         n_gpus=gpus,
         time=time,
-        memory=measured.memory(row) if printed in MEMORY_KINDS else None,
-        memory_kind=printed if printed in MEMORY_KINDS else kind.memory_kind,
+        memory=measured.memory(row),
+        memory_kind=printed,
         outcome=row.text("outcome"),
         time_skip=cells.reason("time_skip") or ("moe-time" if architecture.moe else ""),
         memory_skip=cells.reason("memory_skip"),
@@ -116,14 +121,18 @@ def _group(row: Row, gpus: int, seq_len: int, sequences: int) -> tuple[str, ...]
     return (*name, str(gpus), str(seq_len), batch)
 
 
-def _layout(cells: Cells, gpus: int) -> dict[str, int]:
+def _layout(cells: Cells, gpus: int, stack: str) -> dict[str, int]:
     """Degrees of parallelism; a missing dp follows from the others.
 
     The product must be the number of GPUs. Expert parallelism divides the data-parallel group.
+    Where the stack that ran has neither tensor nor pipeline parallelism, or shards gradients or
+    weights over all GPUs (ZeRO, FSDP), missing ones are 1.
     """
     layout = {name: cells.whole(name, 1) or 1 for name in LAYOUT}
     if not cells.row.text("tp") and not cells.row.text("pp") and not cells.row.text("dp"):
-        raise Skip("missing: dp, tp, pp")
+        if not _data_parallel_only(stack, cells.whole("zero_stage", 0) or 0):
+            raise Skip("missing: dp, tp, pp")
+        cells.assumed += ["tp", "pp"]
     model = layout["tp"] * layout["pp"] * layout["cp"]
     if not cells.row.text("dp"):
         cells.assumed.append("dp")
@@ -133,6 +142,13 @@ def _layout(cells: Cells, gpus: int) -> dict[str, int]:
     if layout["dp"] * model != gpus:
         raise Skip("inconsistent as printed")
     return layout
+
+
+def _data_parallel_only(stack: str, zero_stage: int) -> bool:
+    """Whether runs that print no layout had every GPU hold the whole model, or a shard of it."""
+    profile = load_stack(stack)
+    model = profile.expresses.tensor_parallel or profile.expresses.pipeline
+    return not model or profile.memory.engine == "fsdp" or zero_stage >= SHARDED
 
 
 def _batch(cells: Cells, dp: int, pp: int) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from planner.validate.columns import (
     FLAGS,
     FROM_ZERO,
     MEASURED,
+    MEMORY_KINDS,
     MOST,
     MOST_WHOLE,
     NEEDED,
@@ -137,6 +138,8 @@ def check(row: Row) -> None:
         row.number(name)
     for name in FLAGS:
         row.flag(name)
+    if row.text("mem_kind") not in ("", *MEMORY_KINDS):
+        raise row.bad("mem_kind", ", ".join(MEMORY_KINDS))
     if row.text("outcome") not in OUTCOMES:
         raise row.bad("outcome", ", ".join(filter(None, OUTCOMES)))
 

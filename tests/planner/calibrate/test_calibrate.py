@@ -7,18 +7,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from costmodels.stack import load_stack
-from planner.calibrate import apply_profile, load_profile
+from planner.calibrate import apply_profile, load_profile, profile_note
 from planner.calibrate import command as calibration
 from planner.calibrate.command import calibrate
-from planner.calibrate.profile import Profile, StackProfile, profile_text
-from planner.calibrate.shrink import beyond, logarithmic, shrink
+from planner.calibrate.profile import Error, Profile, StackProfile, profile_text
+from planner.job import resolve
+from planner.spec import JobSpec
 from planner.validate.command import read_runs, validate
 from planner.validate.predict import predict_time
 
+A100 = "a100-sxm4-80g"
 COLUMNS = (
     "model,layers,hidden,heads,kv_heads,ffn,vocab,gated_mlp,tied_embeddings,gpu,n_gpus,framework,"
     "precision,optimizer,seq_len,micro_batch,global_batch_seqs,dp,tp,pp,zero_stage,act_ckpt,"
@@ -56,11 +56,11 @@ def test_a_slow_cluster_is_learned_and_used(slow, tmp_path: Path) -> None:
     profile, text = calibrate([path], out)
     error = profile.stacks["deepspeed"].time_error
     assert error.before == pytest.approx(1 / 3, abs=0.01)
-    assert error.after < 0.5 * error.before
+    assert error.after < error.before
     assert "cross-validated" in text
     before = validate([path])[0].sources[0].time.mape
     after = validate([path], profile=out)[0].sources[0].time.mape
-    assert after < 0.5 * before
+    assert after < 0.8 * before
 
 
 def test_runs_as_predicted_change_nothing(slow) -> None:
@@ -82,29 +82,36 @@ def test_one_run_moves_toward_it_and_not_beyond(slow, factor: float) -> None:
     assert "not cross-validated" in text
 
 
-def test_one_run_within_the_stated_error_moves_nothing(slow) -> None:
-    expected = load_stack("deepspeed").time.error
-    profile, _ = calibrate([slow(1 + 0.8 * expected, 1)])
-    for name, value in profile.stacks["deepspeed"].time.items():
-        shipped = max(getattr(load_stack("deepspeed").time, name), calibration.LEAST_HOST)
-        assert value == pytest.approx(shipped, rel=1e-3)
+def test_one_run_within_the_stated_interval_moves_nothing(slow) -> None:
+    interval = load_stack("deepspeed").time.interval_high
+    profile, text = calibrate([slow(1 + 0.95 * interval, 1)])
+    assert profile.stacks["deepspeed"].time == {}
+    assert "shipped constants stay" in text
 
 
-@settings(max_examples=50)
-@given(st.lists(st.floats(-0.5, 0.5), min_size=2, max_size=12), st.floats(0.01, 0.2))
-def test_no_fit_is_kept_that_predicts_left_out_runs_worse(errors: list[float], own: float) -> None:
-    measured = np.exp(-np.array(errors))
-
-    def predict(values: dict[str, float]) -> np.ndarray:
-        return np.ones(len(errors)) * values.get("level", 1.0)
-
-    found = shrink([logarithmic("level", 1.0, 0.3)], predict, measured, own)
-    assert found.after <= found.before + 1e-12
+def test_one_slip_does_not_move_the_others(slow, tmp_path: Path) -> None:
+    path = slow(1.0, 6)
+    times = [run.time for run in read_runs([path]).runs]
+    profile, _ = calibrate([table(path, [times[0] * 5, *times[1:]])])
+    assert profile.stacks["deepspeed"].time == {}
 
 
-def test_the_expected_offset_is_no_reason_to_move() -> None:
-    assert beyond(np.array([0.05, -0.01]), 0.1) == pytest.approx([0.03, -0.03])
-    assert beyond(np.array([0.3]), 0.1) == pytest.approx([0.2])
+def test_what_cannot_be_is_not_used(slow, tmp_path: Path) -> None:
+    path = slow(1.0, 3)
+    times = [run.time for run in read_runs([path]).runs]
+    fast = table(tmp_path / "fast.csv", [times[0] / 50, *times[1:]])
+    profile, text = calibrate([fast])
+    assert profile.stacks["deepspeed"].time_error.runs == 2
+    assert "fast.csv line 2: " in text
+    assert "above its peak of 312 in bf16" in text
+    large = table(tmp_path / "large.csv", times, memory="95")
+    with pytest.raises(
+        ValueError, match=r"peak_mem_gib 95 is above the 79.15 GiB of a GPU"
+    ) as caught:
+        calibrate([large])
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match="step_time_s is 0"):
+        calibrate([table(tmp_path / "zero.csv", [0.0])])
 
 
 def test_memory_is_learned_too(tmp_path: Path) -> None:
@@ -114,7 +121,7 @@ def test_memory_is_learned_too(tmp_path: Path) -> None:
     more = [replace(run, memory=float(m) + 3e9) for run, m in zip(runs, predicted, strict=True)]
     found = calibration._fit_memory(more)
     assert found is not None
-    assert found.after < 0.5 * found.before
+    assert found.after < 0.8 * found.before
     assert found.constants["unexplained"] > load_stack("deepspeed").memory.unexplained
 
 
@@ -124,10 +131,42 @@ def test_a_profile_reads_back(tmp_path: Path) -> None:
     path = tmp_path / "profile.yaml"
     path.write_text(profile_text(profile), encoding="utf-8")
     assert load_profile(path) == profile
-    stack = apply_profile(load_stack("deepspeed"), profile)
+    stack = apply_profile(load_stack("deepspeed"), profile, A100)
     assert stack.time.gemm_factor == 0.9
     assert stack.memory.unexplained == 1e9
-    assert apply_profile(load_stack("fsdp2"), profile) is load_stack("fsdp2")
+
+
+def test_a_profile_is_for_its_own_gpus_and_stacks() -> None:
+    error = Error(runs=6, before=0.6, after=0.5, cross_validated=True)
+    own = StackProfile(gpus=("A100-80G",), time={"gemm_factor": 0.9}, time_error=error)
+    profile = Profile(stacks={"deepspeed": own})
+    shipped = load_stack("deepspeed")
+    assert apply_profile(load_stack("fsdp2"), profile, A100) is load_stack("fsdp2")
+    assert apply_profile(shipped, profile, "h100-sxm5-80g") is shipped
+    assert profile_note("deepspeed", profile, "h100-sxm5-80g", "prof.yaml").startswith(
+        "profile prof.yaml has nothing for h100-sxm5-80g on deepspeed"
+    )
+    used = apply_profile(shipped, profile, A100)
+    assert used.time.interval_low == pytest.approx(0.5)
+    assert used.time.interval_high == pytest.approx(0.5)
+    assert used.memory == shipped.memory
+    assert "gemm_factor (time 60.0 -> 50.0 %, 6 runs)" in profile_note(
+        "deepspeed", profile, A100, "prof.yaml"
+    )
+
+
+def test_a_job_says_what_its_profile_does(tmp_path: Path) -> None:
+    own = StackProfile(gpus=("A100-80G",), time={"gemm_factor": 0.5})
+    path = tmp_path / "prof.yaml"
+    path.write_text(profile_text(Profile(stacks={"deepspeed": own})), encoding="utf-8")
+    for gpus, factor, told in (
+        ("8xA100-80G", 0.5, "profile prof.yaml for a100-sxm4-80g on deepspeed: gemm_factor"),
+        ("8xH100-80G", None, "profile prof.yaml has nothing for h100-sxm5-80g on deepspeed"),
+    ):
+        job = resolve(JobSpec(model="llama2-7b", gpus=gpus, stack="deepspeed", profile=path))
+        shipped = load_stack("deepspeed").time.gemm_factor
+        assert job.stacks[0].time.gemm_factor == (factor or shipped)
+        assert any(note.startswith(told) for note in job.notes)
 
 
 @pytest.mark.parametrize(

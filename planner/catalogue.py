@@ -231,6 +231,9 @@ def resolve_model(text: str) -> Resolved:
     """
     if not text.strip():
         raise ValueError("the model is empty: expected a name, a config.json or a YAML shape")
+    text = text.strip()
+    if len(text.splitlines()) > 1:
+        raise ValueError(f"model {text!r}: expected one line")
     path = _expanded(text)
     suffix = path.suffix.lower()
     if suffix == ".json":

@@ -34,7 +34,8 @@ def hf_rope(arch: Architecture) -> dict[str, Any]:
     """
     if arch.positional != "rope":
         return {}
-    name, scaling = f"transformers' {arch.family}", dict(arch.rope_scaling)
+    name = f"transformers' {arch.family}"
+    scaling = {k: list(v) if isinstance(v, tuple) else v for k, v in arch.rope_scaling}
     parameters = {"rope_type": "default", **scaling, "rope_theta": arch.rope_theta}
     require(
         arch.rope_fraction == 1 or arch.family in PARTIAL,

@@ -205,6 +205,8 @@ def means(text):
 @example("~nobody-of-that-name/x.yaml")
 @example("a\0b.json")
 @example("gpt2\n")
+@example("~\r")
+@example("a\rb.json")
 def test_any_text_resolves_or_says_why_in_one_line(text):
     assert len(means(text).splitlines()) == 1
 

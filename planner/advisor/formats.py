@@ -295,7 +295,6 @@ def sarif(report: Report) -> dict[str, Any]:
     driver = {
         "name": "planner advise",
         "version": __version__,
-        "informationUri": "https://pypi.org/project/llm-training-planner/",
         "rules": [*rules, {"id": "does-not-fit", "shortDescription": {"text": "does not fit"}}],
     }
     run = {"tool": {"driver": driver}, "results": results, "invocations": [invocation]}

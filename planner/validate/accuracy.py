@@ -12,40 +12,12 @@ from collections.abc import Iterable, Sequence
 from pydantic import BaseModel
 
 from costmodels.stack import load_stack, stack_names
+from planner.validate.accuracy_text import HEADER, NOT_MODELLED
 from planner.validate.kinds import load_kinds
 from planner.validate.report import Headline, MemoryScore, OracleScore, Report, SourceScore
 from planner.validate.text import LABELS, figure
 
 FITTED = re.compile(r"(?<!not )fitted")
-NOT_MODELLED = (
-    "Step time of mixtures of experts: routing imbalance and grouped products are not measured "
-    "widely enough to check; their memory is predicted.",
-    "Adapters (LoRA, QLoRA) and quantised base weights.",
-    "Which version of a library ran: the same configuration differs by 20 % between releases of "
-    "PyTorch in public sweeps.",
-    "Contention on shared clusters, stragglers, failures, data loading, checkpoint writing.",
-    "The slow mode of public nanotron runs: more than a second on every micro-batch, for some "
-    "runs of one layout and not for others, whatever the model's size; code versions, probably.",
-    "Memory that grows with the variety of sequence lengths (fragmentation): fine-tunes on "
-    "unpadded data reserve up to twice what their tensors need.",
-    "Power limits of a card below its specification, and cards sold under the same name with "
-    "slower memory.",
-)
-HEADER = """# How accurate predictions are
-
-Predictions of the cost models, with constants as shipped, against public measurements that others
-made and published. Every figure of this page is written by `python -m planner.validate`; anyone
-who has tables of the same columns can repeat it, or run `planner validate` on tables of their own.
-
-Errors are predicted / measured - 1. *Held out*: every fitted constant was fitted again without
-the group of runs it is scored on; a group is one model on one cluster with one sequence length and
-global batch. *Regret*: the measured time of the layout predicted fastest over the best measured
-one, minus one, in groups of at least eight runs; *blind* where the model also decides what fits.
-*Rank correlation* is Spearman's. A mean error alone proves little: model FLOPs over 55 % of peak,
-times the pipeline's bubble, is 18.5 % off on the layouts study, with a rank correlation of 0.06
-and a regret of 28 %. Figures on fewer than 10 runs, or ranks on fewer than 3 groups, are reported,
-not judged.
-"""
 
 
 def accuracy_page(shipped: Report, held_out: Report) -> str:
@@ -66,7 +38,9 @@ def accuracy_page(shipped: Report, held_out: Report) -> str:
         "Peak memory, by what the source prints: allocated by tensors, reserved by PyTorch, or "
         "shown by nvidia-smi.\n",
         _memory(held_out.sources),
-        "Whether a run fits, where sources list runs that did not.\n",
+        "Whether a run fits: sources that list runs that did not, and those whose runs ran though "
+        "called not fitting (*false no fit*, a share of all rows; beside it the share of the runs "
+        "that ran).\n",
         _fits(held_out.sources),
         "## Exact counts\n",
         _oracle(shipped),
@@ -172,12 +146,16 @@ def _fits(sources: Sequence[SourceScore]) -> str:
             figure("", f.accuracy),
             figure("", f.false_fit),
             figure("", f.false_no_fit),
+            f"{figure('', f.ok_called_oom)} of {f.ok}",
             f"{figure('', f.failed_called_oom)} of {f.failed}" if f.failed else "-",
         )
         for s in sources
-        if (f := s.fit) and (f.ok < f.count or f.failed)
+        if (f := s.fit) and (f.ok < f.count or f.failed or f.false_no_fit)
     ]
-    header = ("source", "rows", "right", "false fit", "false no fit", "failed, called not fitting")
+    header = (
+        *("source", "rows", "right", "false fit", "false no fit"),
+        *("ran, called not fitting", "failed, called not fitting"),
+    )
     return table(header, rows)
 
 

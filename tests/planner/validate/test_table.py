@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from planner.cli import app
 from planner.validate.command import read_runs, validate
 from planner.validate.table import read_table
 
@@ -43,6 +45,7 @@ def test_a_table_is_known_by_its_columns(tmp_path: Path) -> None:
         (HEADER.strip() + ",zero_stage\n" + ROW.strip() + ",4\n", "zero_stage is '4'"),
         (HEADER + "m,24\n", "2 cells under 13 columns"),
         (HEADER.strip() + ",outcome\n" + ROW.strip() + ",fine\n", "outcome is 'fine'"),
+        (HEADER.strip() + ",mem_kind\n" + ROW.strip() + ",weird\n", "line 2: mem_kind is 'weird'"),
         (HEADER + "\0", "NUL"),
     ],
 )
@@ -80,3 +83,23 @@ def test_missing_cells_are_filled_or_say_what_is_missing(tmp_path: Path) -> None
 def test_an_unknown_stack_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="unknown stack 'nope'"):
         validate([write(tmp_path, HEADER + ROW)], stack="nope")
+
+
+PLAIN = "gpu,n_gpus,seq_len,step_time_s,framework,model,zero_stage\n"
+
+
+@pytest.mark.parametrize("framework", ["deepspeed", "fsdp1", "fsdp2", "hf"])
+def test_sharded_runs_need_no_layout(tmp_path: Path, framework: str) -> None:
+    row = f"A100-80G,8,2048,9.0,{framework},llama2-7b,3\n"
+    (run,) = read_runs([write(tmp_path, PLAIN + row)]).runs
+    assert (run.dp, run.tp, run.pp) == (8, 1, 1)
+    assert {"dp", "tp", "pp"} <= set(run.assumed)
+
+
+def test_no_row_to_score_is_an_error(tmp_path: Path) -> None:
+    path = write(tmp_path, PLAIN + "A100-80G,8,2048,9.0,megatron,llama2-7b,1\n")
+    with pytest.raises(ValueError, match=r"no row can be scored \(1 missing: dp, tp, pp\)"):
+        validate([path])
+    found = CliRunner().invoke(app, ["validate", str(path)])
+    assert found.exit_code == 1
+    assert "no row can be scored" in found.stderr

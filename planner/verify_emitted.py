@@ -20,6 +20,7 @@ from planner.job import Job
 from planner.plan import Plan, Result
 from planner.verify_python import python_differences
 from planner.verify_settings import (
+    ABSENT,
     ACCELERATE_OWN,
     DEEPSPEED_OWN,
     Difference,
@@ -151,9 +152,21 @@ def _model_differences(found: str, expected: str) -> Iterator[Difference]:
     differences = list(document_differences(json.loads(found), json.loads(expected), MODEL_OWN))
     same = _same_network(found, expected)
     for difference in differences:
-        only_one = "absent" in (difference.found, difference.expected)
-        decided = difference.decided and not (only_one and same)
+        decided = difference.decided and not (same and _defaulted(difference))
         yield Difference(difference.place, difference.found, difference.expected, decided)
+
+
+def _defaulted(difference: Difference) -> bool:
+    """Whether a key is given in one configuration alone and may mean the same as no key.
+
+    Probabilities of dropout do not show in a network's shape, and of those not given only
+    ``attention_dropout`` is 0 in every family (transformers 5.24, configuration classes).
+    """
+    values = {difference.found, difference.expected}
+    if ABSENT not in values or "drop" not in difference.place:
+        return ABSENT in values
+    added = difference.expected == ABSENT
+    return values <= {ABSENT, "0.0", "0"} and (added or difference.place == "attention_dropout")
 
 
 def _same_network(found: str, expected: str) -> bool:

@@ -29,16 +29,17 @@ def python_differences(name: str, found: str, expected: str) -> Iterator[Differe
         If one does not parse.
     """
     left, right = items(found), items(expected)
+    taken = {name for nodes in right.values() for node in nodes for name in _bound(node)}
     for key in dict.fromkeys((*right, *left)):
         mine, planned = left.get(key, []), right.get(key, [])
         if _dumps(mine) == _dumps(planned):
             continue
         own = name in OWN_FILES or key in OWN_NAMES.get(name, ())
         if not planned:
-            own = own or all(_harmless(node, right) for node in mine)
+            own = own or all(_harmless(node, taken) for node in mine)
         elif mine and len(mine) == len(planned):
             own = own or _dumps(map(_without_own, mine)) == _dumps(map(_without_own, planned))
-        own = own or key.startswith(("import ", "if "))
+        own = own or key.startswith("if ") or (key.startswith("import ") and not mine)
         yield _difference(key, mine, planned, not own)
 
 
@@ -81,21 +82,25 @@ def _keys(node: ast.stmt) -> list[str]:
     return [ast.unparse(node).splitlines()[0]]
 
 
-def _harmless(node: ast.stmt, planned: Mapping[str, list[ast.stmt]]) -> bool:
-    """Whether an added statement binds new names only, or says something to the user."""
+def _bound(node: ast.stmt) -> list[str]:
+    """Names a top-level statement binds."""
     if isinstance(node, ast.Import | ast.ImportFrom):
-        bound = {(a.asname or a.name).split(".")[0] for a in node.names}
-        return not bound & planned.keys() and "*" not in bound
+        return [a.asname or a.name.split(".")[0] for a in node.names]
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return [node.name]
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    return [t.id for t in targets if isinstance(t, ast.Name)]
+
+
+def _harmless(node: ast.stmt, taken: set[str]) -> bool:
+    """Whether an added statement binds new names only, or says something to the user."""
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         called = ast.unparse(node.value.func)
         return called.startswith("sys.path.") or called.rsplit(".", 1)[-1] in OWN_CALLS
-    kinds = ast.FunctionDef | ast.ClassDef | ast.Assign
-    return isinstance(node, kinds) and len(_keys(node)) >= 1 and not _stores_elsewhere(node)
-
-
-def _stores_elsewhere(node: ast.stmt) -> bool:
-    targets = node.targets if isinstance(node, ast.Assign) else []
-    return any(not isinstance(target, ast.Name) for target in targets)
+    if isinstance(node, ast.Assign) and not all(isinstance(t, ast.Name) for t in node.targets):
+        return False
+    bound = set(_bound(node))
+    return bool(bound) and not bound & (taken | {"*"})
 
 
 def _dumps(nodes: Iterable[ast.stmt]) -> list[str]:

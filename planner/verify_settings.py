@@ -73,6 +73,7 @@ LAUNCHERS = ("torchrun", "accelerate", "srun", "deepspeed", "mpirun")
 SCRIPT_NAME = re.compile(r"\$TRAIN_(?:SCRIPT|MODULE)\b|\$\{TRAIN_(?:SCRIPT|MODULE)\}")
 SCRIPT = "TRAINING_SCRIPT"
 RESET = re.compile(r"^\s+PLAN_ARGS=\(\).*$", re.MULTILINE)  # where the bundle's own script runs
+HERE = re.compile(r"^\s*(?:export\s+)?HERE=(.*)$", re.MULTILINE)  # where the files are read from
 CONTROL = {"exit", "return", "exec", "eval"}
 VARIABLE = re.compile(r"(?:^|\s)([A-Za-z_]\w*)(?==|\s|$)")
 SBATCH = re.compile(r"^#SBATCH\s+(?:--([\w-]+)(?:[= ]\s*(\S+))?|-([Nn])\s*(\d+))", re.MULTILINE)
@@ -124,6 +125,9 @@ def script_differences(found: str, expected: str) -> Iterator[Difference]:
         texts = (RESET.sub("", text) for text in (found, expected))
         changed += _launch_differences(*map(_read, texts))
     yield from dict.fromkeys(changed)
+    here, planned = HERE.findall(found), HERE.findall(expected)
+    if here != planned:
+        yield Difference("HERE", " ".join(here) or ABSENT, " ".join(planned) or ABSENT, True)
     yield from _control_differences(left, right)
     yield from _environment_differences((found, left), (expected, right))
     yield from _slurm_differences(found, expected)

@@ -241,6 +241,16 @@ TAMPERED = [
     ),
     ("deepspeed", "model_config.json", '"hidden_size": 4096', '"hidden_size": 2048', "hidden_size"),
     ("deepspeed", "train.py", 'DTYPES[plan["precision"]]', "torch.float32", "build: differs"),
+    ("deepspeed", LAUNCH, 'HERE="$(cd "$(dirname', 'HERE="$(cd "/x$(dirname', "HERE"),
+    (
+        "deepspeed",
+        "model_config.json",
+        '"attention_dropout": 0.0',
+        '"attention_dropout": 0.1',
+        "0.1",
+    ),
+    ("deepspeed", "train.py", "import json\n", "import json\nimport fake as deepspeed\n", "fake"),
+    ("deepspeed", "train.py", "import json\n", "import json\nbuild = print\n", "build"),
     ("deepspeed", "train.py", "engine.backward(loss)", "loss.backward()", "train_step: differs"),
     ("deepspeed", LAUNCH, "PLAN_ARGS=(\n  --deepspeed\n", "PLAN_ARGS=(\n", "--deepspeed: absent"),
     ("deepspeed", LAUNCH, "exec torchrun", "CUDA_LAUNCH_BLOCKING=1 exec torchrun", "CUDA_LAUNCH"),
@@ -357,3 +367,23 @@ def test_a_plan_that_breaks_a_rule_fails_with_the_rule(bundle):
     folder = bundle("deepspeed")
     edit_json(folder / "plan.json", put("plan.offload_parameters", "cpu"))
     assert "not a valid configuration" in failures(folder)["prediction"]
+
+
+# config.json of meta-llama/Llama-2-7b-hf, as published on its model page.
+PUBLISHED = {
+    **{"architectures": ["LlamaForCausalLM"], "bos_token_id": 1, "eos_token_id": 2},
+    **{"hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02},
+    **{"intermediate_size": 11008, "max_position_embeddings": 4096, "model_type": "llama"},
+    **{"num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 32},
+    **{"pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_scaling": None},
+    **{"tie_word_embeddings": False, "torch_dtype": "float16", "use_cache": True},
+    **{"transformers_version": "4.31.0.dev0", "vocab_size": 32000},
+}
+
+
+def test_the_published_configuration_may_take_the_place_of_ours(bundle):
+    folder = bundle("deepspeed")
+    (folder / "model_config.json").write_text(json.dumps(PUBLISHED))
+    assert failures(folder) == {}
+    (folder / "model_config.json").write_text(json.dumps({**PUBLISHED, "num_key_value_heads": 8}))
+    assert "num_key_value_heads: 8, the plan says 32" in failures(folder)["emission"]

@@ -29,6 +29,7 @@ def advise(
     optimizer: Annotated[str | None, typer.Option(help="Where the files do not say.")] = None,
     cross_entropy: Annotated[str | None, typer.Option(help="auto eager fused chunked.")] = None,
     hardware: Annotated[Path | None, typer.Option(help="YAML with your own GPUs.")] = None,
+    profile: Annotated[Path | None, typer.Option(help="Profile from planner calibrate.")] = None,
     host_memory: Annotated[str | None, typer.Option(help="RAM of a node: 512GB.")] = None,
     inter_bandwidth: Annotated[
         str | None, typer.Option(help="Between nodes, per node: 400Gb/s.")
@@ -84,18 +85,21 @@ def advise(
         "optimizer": optimizer,
         "cross_entropy": cross_entropy,
         "hardware": hardware,
+        "profile": profile,
         "host_memory": host_memory,
         "inter_bandwidth": inter_bandwidth,
     }
     if deepspeed_version is not None:
         options["deepspeed_version"] = deepspeed_version
     try:
-        report, written = run(files, apply=apply, plan=plan, **options)
+        report, written, said = run(files, apply=apply, plan=plan, **options)
     except ValueError as error:
         _stop(" ".join(str(error).split()))
     typer.echo(render(report, fmt).encode("utf-8", "replace").decode("utf-8"))
     for path in written:
         typer.echo(f"wrote {path}", err=True)
+    for line in said:
+        typer.echo(f"note: {line}", err=True)
     code = report.exit_code(fail_on)
     if code:
         raise typer.Exit(code)
@@ -103,8 +107,8 @@ def advise(
 
 def run(
     files: list[str], *, apply: bool = False, plan: int = 1, **options: Any
-) -> tuple[Report, tuple[Path, ...]]:
-    """The report, and the patched files written.
+) -> tuple[Report, tuple[Path, ...], tuple[str, ...]]:
+    """The report, the patched files written, and what there is to say about them.
 
     Raises
     ------
@@ -117,10 +121,10 @@ def run(
         raise ValueError(f"--plan {plan}: expected 1 or more")
     report = judge(files, **options)
     if not apply:
-        return report, ()
-    from planner.advisor.core import write_patched
+        return report, (), ()
+    from planner.advisor.core import write_patched_saying
 
-    return report, write_patched(report, plan, **options)
+    return report, *write_patched_saying(report, plan, **options)
 
 
 def _stop(message: str) -> None:

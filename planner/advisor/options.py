@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -58,6 +59,10 @@ def checked_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
             parsers[name](given[name])
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
+    if "profile" in given:
+        from planner.calibrate import load_profile
+
+        load_profile(Path(given["profile"]))
     if "hardware" in given:
         parse_gpus("1xA100-80G", extra=given["hardware"])
     return given

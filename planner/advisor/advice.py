@@ -15,6 +15,7 @@ from planner.advisor.patch import patch_for
 from planner.advisor.readers import Reading
 from planner.advisor.report import Advice, FileEdits
 from planner.lint.context import Context
+from planner.lint.megatron_flags import deepspeed as is_megatron_deepspeed
 
 # Rungs of the low-cost-first ladder; a smaller micro-batch costs less than any of them.
 RUNG = {"precision": 1, "attention": 2, "micro_batch": 3, "recompute": 4, "sequence_parallel": 5}
@@ -174,7 +175,7 @@ def after_changes(fix: Values, changes: Values) -> dict[str, Any]:
 def _saving(fix: Values, ctx: Context, reading: Reading) -> list[dict[str, int | str]]:
     """Single changes that save memory, as the file can express them."""
     out: list[dict[str, int | str]] = []
-    device, kind = ctx.device, reading.document.kind
+    doc, device, kind = reading.document, ctx.device, reading.document.kind
     megatron = kind == "megatron"
     if fix.get("precision") in ("fp32", "tf32") and device is not None:
         half = "bf16" if "bf16" in device.supports else "fp16"
@@ -188,7 +189,7 @@ def _saving(fix: Values, ctx: Context, reading: Reading) -> list[dict[str, int |
         out.append({"micro_batch": 1})
     if fix.get("recompute") not in ("full", "every_2", "every_4"):
         out.append({"recompute": "full"})
-        if megatron and fix.get("recompute") == "none":
+        if megatron and fix.get("recompute") == "none" and not is_megatron_deepspeed(doc):
             out.append({"recompute": "selective"})
     out += _sharding(fix, ctx, reading)
     if megatron and fix.get("tp", 1) > 1 and not fix.get("sequence_parallel"):
@@ -288,6 +289,7 @@ def _advice(one: _Tried, fix: Values, now: Judgement, reading: Reading, ctx: Con
         changes=changed,
         files=tuple(FileEdits(file=f, edits=tuple(e)) for f, e in patch.files.items()),
         flags=tuple(patch.flags),
+        dashed=reading.document.kind == "megatron",
         verdict=one.judged.verdict,
         peak_memory_bytes=one.judged.peak_memory_bytes,
         memory_saved_bytes=saved,

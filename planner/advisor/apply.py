@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from planner.advisor.edit import apply_edits
+from planner.advisor.edit import apply_edits, keeps_layout
 from planner.advisor.readers import Reading, read_file, read_text
 from planner.advisor.report import FileReport
 from planner.advisor.source import Source
@@ -80,7 +81,62 @@ def patched_texts(report: FileReport, findings_of: FindingsOf, number: int = 1) 
             if finding.severity != "info":
                 left.setdefault(finding.file, []).extend(finding.patch)
         wanted = {name: tuple(edits) for name, edits in left.items() if edits}
+    _refer(texts, documents)
     return texts
+
+
+def _refer(texts: dict[Path, str], documents: Mapping[str, Document]) -> None:
+    """Let the files name the patched copies of the files beside them, not the originals."""
+    for partner in tuple(texts):
+        word = re.compile(rf"(?<![\w.-]){re.escape(partner.name)}(?![\w.-])")
+        for name, doc in documents.items():
+            if Path(name) == partner or doc.format == "json":
+                continue
+            before = texts.get(Path(name), doc.text)
+            after = word.sub(patched_path(partner).name, before)
+            if after != before:
+                texts[Path(name)] = after
+
+
+def remarks(report: FileReport, number: int, texts: Mapping[Path, str]) -> list[str]:
+    """What ``--apply`` should say beside the names of the files it wrote.
+
+    Parameters
+    ----------
+    report : FileReport
+        The report of the file.
+    number : int
+        Which advice was asked for.
+    texts : mapping
+        The patched texts, as :func:`patched_texts` gives them.
+    """
+    if report.error:
+        return [f"{report.file}: nothing written: it could not be read"]
+    out = []
+    judged = report.judgement
+    unfit = judged is not None and (not judged.fits or judged.verdict == "tight")
+    if number > max(1, len(report.advice)):
+        out.append(f"{report.file}: there is no plan {number}, only {len(report.advice)}")
+    if not texts:
+        why = "no error or warning has a patch"
+        if judged is None:
+            why += ", and without a verdict no plan is applied"
+        elif not unfit:
+            why += ", and it fits: plans that only make it faster are left to you"
+        elif not report.advice:
+            why += ", and no plan was found"
+        else:
+            why += ", and what the plan changes is in no file at hand"
+        out.append(f"{report.file}: nothing written: {why}")
+    elif unfit:
+        for part in report.advice[number - 1 : number]:
+            out += [f"{report.file}: the plan needs this too: {flag}" for flag in part.flags]
+    for path in texts:
+        if not path.is_file():
+            out.append(f"{path}: is written by the script itself; change it there")
+        elif path.suffix == ".json" and not keeps_layout(read_file(path, follow=False).document):
+            out.append(f"{path}: laid out anew, its comments and repeated keys are gone")
+    return out
 
 
 def _reread(before: Document, text: str) -> Document:

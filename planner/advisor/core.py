@@ -132,6 +132,8 @@ def _options(
 def write_patched(report: Report, plan: int = 1, **options: Any) -> tuple[Path, ...]:
     """Write the patched copy of every file a report has patches for, beside the original.
 
+    :func:`write_patched_saying` returns the remarks too.
+
     ``options`` are those of :func:`advise`.
 
     Raises
@@ -139,7 +141,14 @@ def write_patched(report: Report, plan: int = 1, **options: Any) -> tuple[Path, 
     ValueError
         If a file cannot be patched or written; one line.
     """
-    from planner.advisor.apply import patched_path, patched_texts
+    return write_patched_saying(report, plan, **options)[0]
+
+
+def write_patched_saying(
+    report: Report, plan: int = 1, **options: Any
+) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+    """:func:`write_patched`, and a line for all that was not written, or written anew."""
+    from planner.advisor.apply import patched_path, patched_texts, remarks
 
     chosen = _options(**options)
     cluster = _cluster(chosen.gpus, chosen.fields) if chosen.gpus else None
@@ -148,18 +157,22 @@ def write_patched(report: Report, plan: int = 1, **options: Any) -> tuple[Path, 
         return all_findings(reading, context_of(reading, chosen, cluster))
 
     texts: dict[Path, str] = {}
+    said: list[str] = []
     for one in report.files:
-        if not one.error:
-            texts |= patched_texts(one, findings_of, plan)
+        own = {} if one.error else patched_texts(one, findings_of, plan)
+        texts |= own
+        said += remarks(one, plan, own)
     written = []
     for path, text in texts.items():
+        if not path.is_file():
+            continue  # a section, or a file that the script itself writes
         target = patched_path(path)
         try:
             target.write_text(text, encoding="utf-8")
         except OSError as error:
             raise ValueError(f"{target}: cannot write: {error.strerror or error}") from None
         written.append(target)
-    return tuple(written)
+    return tuple(written), tuple(said)
 
 
 def _version(text: str) -> str:

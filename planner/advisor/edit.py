@@ -16,7 +16,8 @@ from planner.lint.finding import Edit
 def apply_edits(doc: Document, edits: Iterable[Edit]) -> str:
     """The file's text with the edits made.
 
-    YAML keeps comments, order and quotes; JSON keeps order; an argument list changes only where
+    YAML keeps comments, order and quotes; JSON keeps order, layout and the
+    spelling of numbers (not its comments); an argument list changes only where
     its flags stand.
 
     Raises
@@ -32,7 +33,36 @@ def apply_edits(doc: Document, edits: Iterable[Edit]) -> str:
     data = _plain(doc.data)
     for edit in wanted:
         edit_mapping(data, edit, dict)
+    if keeps_layout(doc):
+        text = _in_place(doc.text, wanted)
+        if text is not None and _reads_as(text, data):
+            return text
     return json.dumps(data, indent=_indent(doc.text), ensure_ascii=False) + "\n"
+
+
+def keeps_layout(doc: Document) -> bool:
+    """Whether a file's own layout outlives an edit: not with comments or repeated keys in JSON."""
+    return doc.format != "json" or (bool(doc.text) and not doc.flaws)
+
+
+def _in_place(text: str, edits: list[Edit]) -> str | None:
+    from planner.advisor.json_text import edit_text
+
+    try:
+        for edit in edits:
+            text = edit_text(text, edit)
+    except ValueError:
+        return None
+    return text
+
+
+def _reads_as(text: str, data: Value) -> bool:
+    from planner.advisor.read_json import read_json
+
+    try:
+        return bool(_plain(read_json(text, "text")[0]) == data)
+    except ValueError:
+        return False
 
 
 def _unique(edits: Iterable[Edit]) -> list[Edit]:

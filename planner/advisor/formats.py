@@ -9,7 +9,7 @@ from typing import Any
 
 from planner.advisor.judgement import Judgement
 from planner.advisor.report import Advice, FileReport, Report
-from planner.lint.finding import Finding
+from planner.lint.finding import Edit, Finding
 from planner.lint.rule import Rule, short
 
 FORMATS = ("text", "json", "markdown", "sarif")
@@ -162,11 +162,9 @@ def _judgement_lines(judged: Judgement) -> Iterator[str]:
         yield f"  NVMe: {judged.nvme_bytes / GIB:.0f} GiB a node"
     if judged.step_time_s is not None:
         interval = judged.step_time_interval_s
-        span = (
-            f" ({duration(interval.low)} to {duration(interval.high)})"
-            if interval is not None
-            else ""
-        )
+        span = ""
+        if interval is not None:
+            span = f" ({duration(interval.low)} to {duration(interval.high)})"
         parts_ = ", ".join(f"{p.name} {p.share:.0%}" for p in judged.largest_parts)
         yield f"  step: {duration(judged.step_time_s)}{span}: {parts_}"
 
@@ -183,17 +181,30 @@ def _advice_lines(index: int, advice: Advice, file: str) -> Iterator[str]:
 
 
 def patch_lines(advice: Advice, file: str) -> list[str]:
-    """The patch, a line per change."""
+    """The patch, a line per change: keys of a file, flags of a script."""
     out = []
     for part in advice.files:
         prefix = "" if part.file == file else f"{part.file}: "
+        keyed = part.file.lower().endswith((".json", ".yaml", ".yml", ":deepspeed"))
         for edit in part.edits:
-            key = ".".join(map(str, edit.path))
-            if edit.action == "set":
-                out.append(f"{prefix}{key}: {json.dumps(edit.value)}")
-            else:
-                out.append(f"{prefix}{edit.action} {key}")
-    return out + [f"add {flag}" for flag in advice.flags]
+            line = _key_line(edit) if keyed else _flag_line(edit, advice.dashed)
+            out.append(prefix + line)
+    return out + [f"add {flag}" if flag.startswith("--") else flag for flag in advice.flags]
+
+
+def _key_line(edit: Edit) -> str:
+    key = ".".join(map(str, edit.path))
+    return f"{key}: {json.dumps(edit.value)}" if edit.action == "set" else f"{edit.action} {key}"
+
+
+def _flag_line(edit: Edit, dashed: bool) -> str:
+    """A change of a flag as it is typed."""
+    name = str(edit.path[0])
+    flag = f"--{name.replace('_', '-') if dashed else name}"
+    if edit.action != "set":
+        return f"remove {flag}"
+    value = edit.value if isinstance(edit.value, str) else json.dumps(edit.value)
+    return flag if edit.value is True else f"{flag} {value}"
 
 
 # --- Markdown ---

@@ -23,6 +23,7 @@ class Patch:
 
     files: dict[str, list[Edit]] = field(default_factory=dict)
     flags: list[str] = field(default_factory=list)
+    wanted: list[str] = field(default_factory=list)  # of a DeepSpeed file that is not there
 
     def edit(self, doc: Document, *edits: Edit) -> None:
         """Add edits of one file."""
@@ -65,6 +66,8 @@ def patch_for(
             _recompute(out, str(values[axis]), engine, trainer)
         elif axis == "attention":
             _attention(out, str(values[axis]), trainer)
+    if out.wanted:
+        out.flags.append(f"use a DeepSpeed file with {' and '.join(out.wanted)}")
     return out
 
 
@@ -95,9 +98,10 @@ def _sharding(
             name = f"deepspeed_configs/zero{value}.json"
             out.edit(trainer, set_key("deepspeed", value=name))
         elif axis == "zero_stage":
-            out.flags.append(f"give a DeepSpeed file with zero_optimization.stage {value}")
-        else:
-            out.flags.append(f"{axis.replace('_', ' ')} to {value} in that file")
+            out.wanted.insert(0, f"zero_optimization.stage {value}")
+        elif value != "none":
+            section = "offload_optimizer" if axis == "offload_optimizer" else "offload_param"
+            out.wanted.append(f"zero_optimization.{section}.device {value}")
         return
     if engine.kind == "accelerate":
         key = {
@@ -164,7 +168,7 @@ def _batch(
                 out.edit(engine, set_key(key, value=value))
     if engine is not None and engine.kind == "accelerate" and axis == "grad_accum":
         path = ("deepspeed_config", key)
-        if engine.has(*path):
+        if engine.has(*path) and engine.get(*path) != AUTO:
             out.edit(engine, set_key(*path, value=value))
             held = trainer is None or not trainer.has(flag)
     if trainer is not None:
@@ -196,7 +200,9 @@ def _precision(out: Patch, value: str, engine: Document | None, trainer: Documen
 def _recompute(out: Patch, value: str, engine: Document | None, trainer: Document | None) -> None:
     on = value != "none"
     holder = engine if engine is not None and engine.section("fsdp_config") else None
-    if holder is None and trainer is not None and trainer.section("fsdp_config"):
+    if trainer is not None and trainer.has("gradient_checkpointing"):
+        holder = None  # the trainer's switch decides where it is given
+    elif holder is None and trainer is not None and trainer.section("fsdp_config"):
         holder = trainer
     if holder is not None:
         section = holder.section("fsdp_config")
@@ -213,7 +219,7 @@ def _recompute(out: Patch, value: str, engine: Document | None, trainer: Documen
     elif on:
         out.flags.append("--gradient_checkpointing (or model.gradient_checkpointing_enable())")
     else:
-        out.flags.append("no --gradient_checkpointing")
+        out.flags.append("remove --gradient_checkpointing")
 
 
 def _attention(out: Patch, value: str, trainer: Document | None) -> None:
@@ -222,7 +228,8 @@ def _attention(out: Patch, value: str, trainer: Document | None) -> None:
     elif trainer is not None and trainer.kind == "axolotl":
         out.edit(trainer, set_key("attn_implementation", value="flash_attention_2"))
     else:
-        out.flags.append(f"attn_implementation='{value}_attention_2' when the model is loaded")
+        name = "flash_attention_2" if value == "flash" else value
+        out.flags.append(f"load the model with attn_implementation='{name}'")
 
 
 def _megatron(

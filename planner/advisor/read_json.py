@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from planner.advisor.source import DEEPEST, Unreadable
@@ -126,6 +127,7 @@ class _Reader:
             start = self.at
             key = self.string()
             here = (*path, key)
+            self.keyed(here, start)
             if key in out:
                 self.flaws.append(Flaw("duplicate-key", here, self.place(start), key))
                 for old in [p for p in self.places if p[: len(here)] == here]:
@@ -139,6 +141,9 @@ class _Reader:
             self.next_item("}", path)
         self.at += 1
         return out
+
+    def keyed(self, path: Path, start: int) -> None:
+        """A key has been read, from ``start`` on."""
 
     def sequence(self, path: Path) -> list[Any]:
         out: list[Any] = []
@@ -173,6 +178,48 @@ def _code_point(unit: int, text: str, after: int) -> tuple[int, int]:
             low = int(second.group(1), 16)
             return 0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00), 12
     return (0xFFFD, 6) if 0xD800 <= unit < 0xE000 else (unit, 6)
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Where keys and values stand in a text: start and end of each, by path."""
+
+    keys: dict[Path, tuple[int, int]]
+    values: dict[Path, tuple[int, int]]
+
+
+class _Spanned(_Reader):
+    """The same pass, which keeps where every key and value stands."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, "text")
+        self.spans = Spans({}, {})
+
+    def value(self, path: Path) -> Value:
+        self.skip()
+        start = self.at
+        value = super().value(path)
+        self.spans.values[path] = (start, self.at)
+        return value
+
+    def keyed(self, path: Path, start: int) -> None:
+        self.spans.keys[path] = (start, self.at)
+
+
+def read_spans(text: str) -> Spans:
+    """Where the keys and values of a JSON text stand.
+
+    >>> read_spans('{"a": 12}').values[("a",)]
+    (6, 8)
+
+    Raises
+    ------
+    Unreadable
+        If it is not JSON.
+    """
+    reader = _Spanned(text)
+    reader.value(())
+    return reader.spans
 
 
 def read_json(

@@ -32,6 +32,7 @@ class Advice(_Frozen):
     changes: dict[str, int | str]
     files: tuple[FileEdits, ...]
     flags: tuple[str, ...]  # what no file at hand can hold
+    dashed: bool = False  # the script spells its flags with dashes inside
     verdict: str
     peak_memory_bytes: int
     memory_saved_bytes: int

@@ -18,6 +18,7 @@ from planner.advisor.readers import read_text
 from planner.advisor.shell import read_script
 from planner.advisor.source import Source
 from planner.lint.document import Document
+from planner.lint.finding import Edit
 from planner.lint.rule import move_key, remove_key, set_key
 
 YAML = """# my launcher
@@ -195,3 +196,44 @@ def test_apply_takes_the_advice_when_it_does_not_fit(tmp_path: Path) -> None:
     assert again.judgement is not None
     assert again.judgement.fits
     assert again.judgement.peak_memory_bytes == best.peak_memory_bytes
+
+
+LAID_OUT = """{
+    "zero_optimization": {
+        "stage": 3,
+        "reduce_bucket_size": 5e8, "sub_group_size": 1e9
+    },
+    "fp16": {"enabled": false},
+    "steps_per_print": 10
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("edit", "old", "new"),
+    [
+        (Edit(action="set", path=("zero_optimization", "stage"), value=2), '": 3', '": 2'),
+        (
+            Edit(action="set", path=("bf16", "enabled"), value=True),
+            "10\n",
+            '10,\n    "bf16": {\n        "enabled": true\n    }\n',
+        ),
+        (Edit(action="remove", path=("steps_per_print",)), ',\n    "steps_per_print": 10', ""),
+        (Edit(action="remove", path=("fp16",)), '"fp16": {"enabled": false},\n    ', ""),
+        (
+            Edit(action="move", path=("fp16", "enabled"), move_to=("fp16", "on")),
+            '"enabled"',
+            '"on"',
+        ),
+    ],
+)
+def test_json_keeps_what_an_edit_does_not_touch(edit: Edit, old: str, new: str) -> None:
+    doc = read_text(Source("d.json", LAID_OUT), follow=False).document
+    assert apply_edits(doc, [edit]) == LAID_OUT.replace(old, new)
+
+
+def test_json_with_comments_still_holds_the_edit() -> None:
+    text = LAID_OUT.replace("{\n", "{ // note\n", 1)
+    doc = read_text(Source("d.json", text), follow=False).document
+    edited = apply_edits(doc, [Edit(action="set", path=("steps_per_print",), value=5)])
+    assert json.loads(edited)["steps_per_print"] == 5

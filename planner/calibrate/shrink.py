@@ -26,6 +26,7 @@ SURE = 0.5  # standard errors taken off the offset
 ONE_SHARE, ONE_REACH = 0.3, 0.015  # what one run moves of its excess, and at most
 REACH, REACH_POWER = 0.03, 1.5  # how far so many runs beyond the first may move at most
 LEAST_RUNS = 6  # and as many shapes, before single constants move
+STRETCH = 1.25  # of the common constant beyond the move it is to bring
 NEGLIGIBLE = 1e-4  # a smaller move is none
 
 
@@ -185,7 +186,7 @@ def _held_out(runs: Runs, origin: Array, slope: Array) -> Array:
         goal = offset(origin[~out], runs.shapes[~out], runs.interval)
         follow = float(slope[~out].mean())
         if goal and follow > NEGLIGIBLE:
-            result[out] += slope[out] * goal / follow
+            result[out] += slope[out] * goal * min(1.0 / follow, STRETCH)
     return result
 
 
@@ -198,7 +199,11 @@ def _reach(common: Constant, runs: Runs, origin: Array, goal: float) -> dict[str
         moved = float((runs.residuals(common.value(x)) - origin).mean())
         if moved * goal <= 0 or abs(moved - goal) < NEGLIGIBLE:
             break
-        x *= float(np.clip(goal / moved, 0.2, 5.0))
+        x *= goal / moved
+        if abs(x) >= STRETCH * abs(goal):  # these runs hardly depend on it
+            x = STRETCH * goal
+            moved = float((runs.residuals(common.value(x)) - origin).mean())
+            break
     return common.value(x) if moved * goal > 0 and abs(moved) <= 1.05 * abs(goal) else {}
 
 

@@ -67,6 +67,11 @@ OOM: tuple[Known, ...] = (
         f"{_MEMORY} the first optimizer step; states are made there, so it dies on step 1",
         "a higher ZeRO stage, an 8-bit optimizer, or optimizer offload",
         "OpenRLHF issue 698; pytorch/torchtune issue 389",
+        remedies={
+            "fsdp": "FULL_SHARD, an 8-bit optimizer, or CPU offload",
+            "megatron": "the distributed optimizer, more tensor or pipeline ranks",
+            "none": "DeepSpeed ZeRO or FSDP, an 8-bit optimizer",
+        },
     ),
     Known(
         "activations of the micro-batch",
@@ -95,6 +100,7 @@ OOM: tuple[Known, ...] = (
         "memory before the first forward pass against the states' size",
         "default bucket sizes, or auto under Hugging Face",
         "DeepSpeed 0.19.8, deepspeed/runtime/zero/config.py",
+        ("deepspeed",),
     ),
     Known(
         "the whole model is one FSDP unit: the wrap policy is missing",
@@ -121,6 +127,7 @@ OOM: tuple[Known, ...] = (
         "memory right after loading equals the whole model in 16 bit",
         "stage 3 or FSDP; with 4-bit weights only FSDP",
         "InternLM/xtuner issue 88; hiyouga/LlamaFactory issue 3880",
+        ("deepspeed", "none"),
     ),
     Known(
         "parameter offload is set but not used below stage 3",
@@ -163,7 +170,7 @@ OOM: tuple[Known, ...] = (
 HOST_OOM: tuple[Known, ...] = (
     Known(
         "offloaded states: 12 to 18 bytes per parameter on each node, pinned",
-        lambda case: 0.95 if case.offloads else 0.05,
+        lambda case: 0.95 if case.offloads else 0.0,
         "free -g during initialisation; dmesg shows the OOM killer, exit code -9",
         "more nodes (the states are shared out), NVMe, or an 8-bit optimizer on the GPU",
         "deepspeedai/DeepSpeed issue 3448; axolotl-ai-cloud/axolotl issue 1439",
@@ -175,6 +182,11 @@ HOST_OOM: tuple[Known, ...] = (
         "zero.Init (TrainingArguments made before from_pretrained), low_cpu_mem_usage,"
         " fsdp_cpu_ram_efficient_loading",
         "Roblox/FAI-RL issue 66; Lightning-AI/litgpt issue 438",
+        ("deepspeed", "fsdp", "none"),
+        {
+            "fsdp": "fsdp_cpu_ram_efficient_loading, low_cpu_mem_usage",
+            "none": "low_cpu_mem_usage; start the ranks of a node one after another",
+        },
     ),
     Known(
         "saving a full state dict gathers the model on one host",
@@ -190,7 +202,7 @@ HOST_OOM: tuple[Known, ...] = (
     ),
     Known(
         "pinned memory cannot be paged out and is rounded up",
-        lambda case: 0.4 if case.offloads else 0.05,
+        lambda case: 0.4 if case.offloads else 0.0,
         "Unevictable and Mlocked in /proc/meminfo; ulimit -l",
         "pin_memory false where RAM is short, at the cost of speed",
         "DeepSpeed 0.19.8, deepspeed/runtime/zero/offload_config.py (pin_memory)",

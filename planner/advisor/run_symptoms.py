@@ -33,6 +33,8 @@ NAN: tuple[Known, ...] = (
         "the log's 'OVERFLOW! Skipping step' and its loss scale",
         "loss_scale 0 (dynamic), initial_scale_power 16",
         "DeepSpeed 0.19.8, deepspeed/runtime/precision_config.py",
+        ("deepspeed", "megatron"),
+        {"megatron": "no --loss-scale (dynamic), --initial-loss-scale 65536"},
     ),
     Known(
         "gradients are not clipped",
@@ -44,6 +46,11 @@ NAN: tuple[Known, ...] = (
         "log the gradient norm of each step: it rises before the loss does",
         "gradient_clipping 1.0",
         "DeepSpeed 0.19.8, deepspeed/runtime/constants.py (default 0)",
+        remedies={
+            "fsdp": "max_grad_norm 1.0",
+            "none": "max_grad_norm 1.0",
+            "megatron": "--clip-grad 1.0",
+        },
     ),
     Known(
         "the learning rate is too high or has no warm-up",
@@ -69,6 +76,7 @@ NAN: tuple[Known, ...] = (
         "the run is stable with data_types.grad_accum_dtype fp32",
         "data_types.grad_accum_dtype fp32 (stage 1 or higher)",
         "DeepSpeed 0.19.8, deepspeed/runtime/engine.py (grad_accum_dtype)",
+        ("deepspeed",),
     ),
     Known(
         "a batch without a single label gives 0/0",
@@ -90,7 +98,7 @@ NAN: tuple[Known, ...] = (
 def _network(case: Case) -> float:
     if case.nodes <= 1:
         return 0.0
-    return 0.9 if case.stage == 3 else 0.4
+    return 0.9 if case.stage == 3 else 0.0
 
 
 SLOW: tuple[Known, ...] = (
@@ -118,6 +126,7 @@ SLOW: tuple[Known, ...] = (
         "nccl-tests all_gather between the nodes; the step with one node",
         "shard inside the node (hybrid sharding, hpZ), or a lower stage",
         "deepspeedai/DeepSpeed issues 5770 and 2928",
+        remedies={"fsdp": "shard inside the node (HYBRID_SHARD), or SHARD_GRAD_OP"},
     ),
     Known(
         "communication is not hidden",
@@ -128,6 +137,11 @@ SLOW: tuple[Known, ...] = (
         "a trace (torch.profiler): nccl kernels with no compute beside them",
         "overlap_comm true; tensor parallelism inside the node only",
         "DeepSpeed 0.19.8, deepspeed/runtime/zero/config.py (overlap_comm)",
+        remedies={
+            "fsdp": "backward prefetch, a wrap policy by layer; HYBRID_SHARD between nodes",
+            "megatron": "--overlap-grad-reduce; tensor parallelism inside the node only",
+            "none": "larger buckets (ddp_bucket_cap_mb), more accumulation",
+        },
     ),
     Known(
         "GPUs without NVLink or peer access talk through host memory",
@@ -198,10 +212,11 @@ SLOW: tuple[Known, ...] = (
     ),
     Known(
         "experts are gathered one by one under stage 3",
-        lambda case: 0.6 if case.stage == 3 and _mixture(case) else 0.0,
+        lambda case: 0.6 if case.stage == 3 and case.mixture else 0.0,
         "a trace: one small all-gather per expert",
         "expert parallelism, or the block as a stage-3 leaf module",
         "hiyouga/LlamaFactory issue 9374; deepspeedai/DeepSpeed issue 8064",
+        ("deepspeed",),
     ),
     Known(
         "the input pipeline starves the GPU",
@@ -213,18 +228,14 @@ SLOW: tuple[Known, ...] = (
 )
 
 
-def _mixture(case: Case) -> bool:
-    text = str(case.flag("model_name_or_path") or case.flag("base_model") or "").lower()
-    return any(word in text for word in ("mixtral", "moe", "a3b", "a22b", "deepseek", "x7b"))
-
-
 HANG: tuple[Known, ...] = (
     Known(
         "experts unused on some ranks: stage 3 waits for gathers that never come",
-        lambda case: 0.95 if case.stage == 3 and _mixture(case) else 0.05,
+        lambda case: 0.95 if case.stage == 3 and case.mixture else 0.0,
         "py-spy dump on two ranks: they stand in different layers",
         "the block as a stage-3 leaf module (leaf_module, deepspeed_moe_layer_cls_names)",
         "hiyouga/LlamaFactory issue 1931",
+        ("deepspeed",),
     ),
     Known(
         "saving, generating or evaluating on rank 0 only",
@@ -273,5 +284,9 @@ HANG: tuple[Known, ...] = (
         "top: one compiler per rank (DeepSpeedCPUAdam is built on first use)",
         "wait once, or build ahead with DS_BUILD_CPU_ADAM=1",
         "DeepSpeed documentation, installation (pre-install ops)",
+        remedies=dict.fromkeys(("fsdp", "megatron", "none"), "wait for the first steps once"),
+        checks=dict.fromkeys(
+            ("fsdp", "megatron", "none"), "top: compilers (torch.compile, fused kernels) at work"
+        ),
     ),
 )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from planner.advisor.judgement import Judgement
 from planner.advisor.settings import Settings
@@ -44,6 +45,29 @@ class Case:
         return sum(p.share for p in self.judged.largest_parts if p.name in names)
 
     @property
+    def engine(self) -> str:
+        """Who shards: deepspeed, fsdp, megatron, or none (plain data parallelism)."""
+        if self.doc.kind == "megatron" or self.get("stack") == "megatron":
+            return "megatron"
+        if self.get("stack") == "fsdp2":
+            return "fsdp"
+        yaml = self.doc if self.doc.kind == "accelerate" else self.ctx.partner("accelerate")
+        named = self.doc.get("deepspeed") or self.doc.get("deepspeed_config")
+        if self.doc.kind in ("deepspeed", "plan") or self.ctx.partner("deepspeed") or named:
+            return "deepspeed"
+        if yaml is not None and yaml.get("distributed_type") == "DEEPSPEED":
+            return "deepspeed"
+        return "none"
+
+    @property
+    def mixture(self) -> bool:
+        """Whether the model has experts, by its layers' class or its name."""
+        names = (self.ctx.layer_class, self.flag("model_name_or_path"), self.flag("base_model"))
+        text = " ".join(str(name).lower() for name in names if name)
+        words = ("mixtral", "moe", "a3b", "a22b", "deepseek_v", "deepseek-v", "deepseekv", "x7b")
+        return any(word in text for word in words) or bool(self.flag("num_experts"))
+
+    @property
     def offloads(self) -> bool:
         """Whether anything is offloaded."""
         tiers = (self.get("offload_optimizer"), self.get("offload_parameters"))
@@ -77,10 +101,20 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A cause as data: how likely it is for a case (0: not at all), and what to do."""
+    """A cause as data: how likely it is for a case (0: not at all), and what to do.
+
+    ``remedies`` and ``checks`` hold those in the words of one engine, where they differ.
+    """
 
     cause: str
     likely: Callable[[Case], float]
     check: str
     remedy: str
     source: str
+    engines: tuple[str, ...] = ()  # those it can happen under, () for all
+    remedies: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    checks: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def suits(self, case: Case) -> bool:
+        """Whether the cause exists under the engine of a configuration."""
+        return not self.engines or case.engine in self.engines

@@ -25,15 +25,15 @@ def causes(symptom: str, case: Case) -> tuple[Cause, ...]:
     """
     if symptom not in TABLE:
         raise ValueError(f"symptom {symptom!r}: expected one of {', '.join(SYMPTOMS)}")
-    scored = [(known.likely(case), known) for known in TABLE[symptom]]
+    scored = [(known.likely(case), known) for known in TABLE[symptom] if known.suits(case)]
     kept = sorted((pair for pair in scored if pair[0] > 0), key=lambda pair: -pair[0])[:MOST]
     return tuple(
         Cause(
             rank=rank,
             likelihood=round(min(score, 1.0), 2),
             cause=known.cause,
-            check=known.check,
-            remedy=known.remedy,
+            check=known.checks.get(case.engine, known.check),
+            remedy=known.remedies.get(case.engine, known.remedy),
             source=known.source,
         )
         for rank, (score, known) in enumerate(kept, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -19,6 +19,7 @@ from planner.lint.megatron_flags import deepspeed as is_megatron_deepspeed
 
 # Rungs of the low-cost-first ladder; a smaller micro-batch costs less than any of them.
 RUNG = {"precision": 1, "attention": 2, "micro_batch": 3, "recompute": 4, "sequence_parallel": 5}
+_ACROSS = 12  # tensor parallel across nodes comes after pipeline stages
 _STAGE_RUNG = {0: 0, 1: 6, 2: 7, 3: 9}
 _LATER = {"tp": 8, "pp": 10, "cp": 11, "offload_optimizer": 13, "offload_parameters": 14}
 NAMES = {
@@ -46,23 +47,28 @@ Values = Mapping[str, Any]
 class _Tried:
     changes: dict[str, int | str]
     judged: Judgement
+    per_node: int | None = None  # GPUs, where known
 
     @property
     def cost(self) -> tuple[int, int, float]:
         """Highest rung, number of changes, step time."""
         return (
-            max(rung(axis, value) for axis, value in self.changes.items()),
+            max(rung(axis, value, self.per_node) for axis, value in self.changes.items()),
             len(self.changes),
             self.judged.step_time_s or 0.0,
         )
 
 
-def rung(axis: str, value: int | str) -> int:
-    """Place of a change on the ladder.
+def rung(axis: str, value: int | str, per_node: int | None = None) -> int:
+    """Place of a change on the ladder; ``per_node`` GPUs hold tensor-parallel ranks cheaply.
 
     >>> rung("recompute", "full") < rung("zero_stage", 1) < rung("offload_optimizer", "cpu")
     True
+    >>> rung("tp", 8, 8) < rung("pp", 2, 8) < rung("tp", 16, 8)
+    True
     """
+    if axis == "tp" and per_node is not None and int(value) > per_node:
+        return _ACROSS
     if axis == "zero_stage":
         return _STAGE_RUNG[int(value)]
     return RUNG[axis] if axis in RUNG else _LATER[axis]
@@ -79,17 +85,29 @@ def advise_on(
     """
     needs = now.verdict != "fits" or not now.fits
     options = _saving(fix, ctx, reading) if needs else _speeding(fix, ctx, reading)
-    tried = _try(fields, fix, options, target, needs, now)
+    per_node = ctx.device.gpus_per_node if ctx.device is not None else None
+    tried = [
+        replace(one, per_node=per_node)
+        for one in _try(fields, fix, options, target, needs, now, per_node)
+    ]
     tried = sorted(tried, key=lambda t: t.cost if needs else _speed_key(t))
     chosen: list[_Tried] = []
     for one in tried:
-        if not any(_within(other.changes, one.changes) for other in chosen):
+        smaller = [other for other in chosen if _within(other.changes, one.changes)]
+        if not smaller or (not needs and all(_faster(one.judged, o.judged) for o in smaller)):
             chosen.append(one)
     return tuple(_advice(one, fix, now, reading, ctx) for one in chosen[:MOST])
 
 
 def _speed_key(one: _Tried) -> tuple[float, ...]:
     return (len(one.changes), one.judged.step_time_s or 0.0)
+
+
+def _faster(one: Judgement, other: Judgement) -> bool:
+    """Whether a plan beats another by as much as it must beat the file."""
+    if one.step_time_s is None or other.step_time_s is None:
+        return False
+    return one.step_time_s <= other.step_time_s * (1 - GAIN)
 
 
 def _within(few: Values, many: Values) -> bool:
@@ -103,16 +121,17 @@ def _try(
     target: Target,
     needs: bool,
     now: Judgement,
+    per_node: int | None = None,
 ) -> list[_Tried]:
     """Sets of changes, small sets first; stops at the first size that helps."""
     start = time.monotonic()
     good: list[_Tried] = []
     first = 0  # size at which something helped
     for size in range(1, DEEPEST + 1):
-        for changes in _sets(options, size):
+        for changes in _sets(options, size, per_node):
             if time.monotonic() - start > (SECONDS if good else 3 * SECONDS):
                 return good
-            if any(_within(one.changes, changes) for one in good):
+            if needs and any(_within(one.changes, changes) for one in good):
                 continue
             judged = _judge(fields, fix, changes, target)
             if judged is not None and _helps(judged, needs, now):
@@ -123,11 +142,15 @@ def _try(
     return good
 
 
-def _sets(options: list[dict[str, int | str]], size: int) -> Iterator[dict[str, int | str]]:
+def _sets(
+    options: list[dict[str, int | str]], size: int, per_node: int | None = None
+) -> Iterator[dict[str, int | str]]:
     """Combinations of options on different axes, low rungs first."""
     ranked = sorted(
         combinations(options, size),
-        key=lambda chosen: sorted(max(rung(a, v) for a, v in o.items()) for o in chosen)[::-1],
+        key=lambda chosen: sorted(max(rung(a, v, per_node) for a, v in o.items()) for o in chosen)[
+            ::-1
+        ],
     )
     for chosen in ranked:
         merged: dict[str, int | str] = {}
@@ -145,8 +168,7 @@ def _helps(judged: Judgement, needs: bool, now: Judgement) -> bool:
         return judged.verdict == "fits" and judged.fits
     if judged.step_time_s is None or now.step_time_s is None:
         return False
-    faster = judged.step_time_s <= now.step_time_s * (1 - GAIN)
-    return judged.verdict == "fits" and judged.fits and faster
+    return judged.verdict == "fits" and judged.fits and _faster(judged, now)
 
 
 def _judge(fields: Values, fix: Values, changes: Values, target: Target) -> Judgement | None:
@@ -267,7 +289,23 @@ def _speeding(fix: Values, ctx: Context, reading: Reading) -> list[dict[str, int
     for times in (2, 4):
         if accum % times == 0:
             out.append({"micro_batch": micro * times})
+    out += _traded(fix, micro, accum)
     return out
+
+
+def _traded(fix: Values, micro: int, accum: int) -> list[dict[str, int | str]]:
+    """Micro-batch and checkpointing changed together: one pays for the other's memory."""
+    if fix.get("recompute") == "none":
+        return [
+            {"recompute": "full", "micro_batch": micro * times}
+            for times in (2, 4, 8)
+            if accum % times == 0
+        ]
+    return [
+        {"recompute": "none", "micro_batch": smaller}
+        for smaller in _divisors(micro)
+        if smaller < micro
+    ]
 
 
 def _divisors(number: int) -> list[int]:

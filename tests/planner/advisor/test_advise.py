@@ -465,3 +465,34 @@ def test_lint_imports_no_numbers() -> None:
 def test_source_without_a_folder_follows_nothing() -> None:
     reading = read_text(Source("a.yaml", "deepspeed: x.json\nbase_model: m\nsequence_len: 8\n"))
     assert reading.missing == ("x.json",)
+
+
+def test_checkpointing_and_micro_batch_are_traded_when_it_fits(tmp_path: Path) -> None:
+    from planner.advisor.advice import _speeding
+    from planner.advisor.readers import read_file
+    from planner.lint import Context
+
+    reading = read_file(write(tmp_path, "d.json", AUTO))
+    base = {"offload_optimizer": "none", "offload_parameters": "none", "zero_stage": 3}
+    off = _speeding(
+        {**base, "recompute": "none", "micro_batch": 1, "grad_accum": 4}, Context(), reading
+    )
+    assert {"recompute": "full", "micro_batch": 4} in off
+    on = _speeding(
+        {**base, "recompute": "full", "micro_batch": 4, "grad_accum": 1}, Context(), reading
+    )
+    assert {"recompute": "none", "micro_batch": 2} in on
+
+
+def test_plans_that_fit_keep_the_best_of_both(tmp_path: Path) -> None:
+    data = {
+        "train_micro_batch_size_per_gpu": 8,
+        "gradient_accumulation_steps": 1,
+        "bf16": {"enabled": True},
+        "pipeline": {"activation_checkpoint_interval": 1},
+        "zero_optimization": {"stage": 3},
+    }
+    path = write(tmp_path, "d.json", data)
+    report = advise(path, model="llama3-8b", gpus="8xA100-80G", seq_len=2048, context="plain")
+    plans = report.files[0].advice
+    assert any({"recompute", "micro_batch"} <= plan.changes.keys() for plan in plans)

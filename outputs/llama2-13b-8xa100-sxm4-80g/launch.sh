@@ -52,6 +52,7 @@ PLAN_ARGS=(
   --max-position-embeddings 4096
   --normalization rmsnorm
   --use-rotary-position-embeddings
+  --rotary-position-embeddings-theta 10000
   --swiglu
   --disable-bias-linear
   --untie-embeddings-and-output-weights

@@ -23,6 +23,7 @@ REPEAT = 0.5  # a further run of a shape seen before says half as much as one of
 STACK_WIDTH = 0.15  # how far a stack lies off on a cluster, beyond its stated interval
 NOISE = 0.10  # of one shape's residual
 SURE = 0.5  # standard errors taken off the offset
+CLEAR = 1.5  # standard errors by which runs left out must be predicted better
 ONE_SHARE, ONE_REACH = 0.3, 0.004  # what one run moves of its excess, and at most
 REACH, REACH_POWER = 0.03, 1.5  # how far so many runs beyond the first may move at most
 LEAST_RUNS = 6  # and as many shapes, before single constants move
@@ -75,8 +76,8 @@ def shrink(
     """Constants adjusted to measured runs, as far as left-out shapes are predicted better.
 
     What the stack's own interval explains moves nothing. One run moves the common constant only,
-    and little. More runs move it by ``offset``, if shapes left out improve by more than the
-    standard error of that improvement; single constants likewise, beside the common one.
+    and little. More runs move it by ``offset``, if shapes left out improve by more than
+    ``CLEAR`` standard errors of that improvement; single constants likewise, beside the common one.
 
     Parameters
     ----------
@@ -136,13 +137,13 @@ def offset(residuals: Array, shapes: Array, interval: tuple[float, float]) -> fl
     """By how much predictions should move, in log; 0 where the interval explains the residuals.
 
     The interval narrows with the square root of the runs, those of a shape seen before counting
-    half. What lies beyond it, less its standard error, shrinks as a prior of ``STACK_WIDTH`` asks,
-    and no further than so few runs may move.
+    half. What lies beyond it, less half its standard error, shrinks as a prior of ``STACK_WIDTH``
+    asks, and moves no further than so few runs may.
 
     >>> offset(np.array([-0.1, -0.05]), np.array([0, 1]), (0.1, 0.2))
     0.0
     >>> round(offset(np.full(6, -0.3), np.arange(6), (0.1, 0.1)), 2)
-    0.24
+    0.27
     """
     n, kinds = len(residuals), len(np.unique(shapes))
     worth = kinds + REPEAT * (n - kinds)
@@ -152,6 +153,8 @@ def offset(residuals: Array, shapes: Array, interval: tuple[float, float]) -> fl
     excess = float(explained - middle)
     if n == 1:
         return float(np.clip(ONE_SHARE * excess, -ONE_REACH, ONE_REACH))
+    if excess:  # what lies far beyond the interval owes it little (non-negative garrote)
+        excess = float(explained * explained / middle - middle)
     if kinds > 1:
         means = np.array([residuals[shapes == s].mean() for s in np.unique(shapes)])
     else:
@@ -164,12 +167,12 @@ def offset(residuals: Array, shapes: Array, interval: tuple[float, float]) -> fl
 
 
 def improves(without: Array, held: Array, fold: Array) -> bool:
-    """Whether held-out errors are smaller by more than the standard error of the gain."""
+    """Whether held-out errors are smaller by clearly more than the gain's standard error."""
     gain = np.abs(np.expm1(without)) - np.abs(np.expm1(held))
     means = np.array([gain[fold == k].mean() for k in np.unique(fold)])
     if len(means) < 2:
         return False
-    return bool(means.mean() > max(0.0, float(means.std(ddof=1)) / np.sqrt(len(means))))
+    return bool(means.mean() > max(0.0, CLEAR * float(means.std(ddof=1)) / np.sqrt(len(means))))
 
 
 def _folds(shapes: Array) -> Array:

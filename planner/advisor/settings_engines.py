@@ -135,7 +135,14 @@ def fsdp(out: Settings, doc: Document, section: Mapping[str, Value], where: Path
     out.give("stack", "fsdp2", doc, where)
     strategy, path = read("sharding_strategy")
     reshard, reshard_path = read("reshard_after_forward")
-    stage = {"SHARD_GRAD_OP": 2, "2": 2, "NO_SHARD": 0, "3": 0}.get(str(strategy).upper(), 3)
+    stage = {
+        "SHARD_GRAD_OP": 2,
+        "2": 2,
+        "HYBRID_SHARD_ZERO2": 2,
+        "5": 2,
+        "NO_SHARD": 0,
+        "3": 0,
+    }.get(str(strategy).upper(), 3)
     if reshard is not None and as_bool(reshard) is False:
         stage, path = 2, reshard_path
     out.give("zero_stage", stage, doc, path)

@@ -52,7 +52,7 @@ def trainer(out: Settings, doc: Document, ctx: Context) -> None:
         section = doc.section("fsdp_config")
         text = doc.get("fsdp")
         words = " ".join(map(str, text)) if isinstance(text, list) else str(text)
-        if "shard_grad_op" in words:
+        if "shard_grad_op" in words or "hybrid_shard_zero2" in words:
             out.give("zero_stage", 2, doc, ("fsdp",))
         if "offload" in words:
             out.give("offload_optimizer", "cpu", doc, ("fsdp",))

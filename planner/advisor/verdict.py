@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from planner.advisor.advice import advise_on
+from planner.advisor.fsdp_limits import hybrid, kept_gradients, one_node, whole_unit
 from planner.advisor.judge import Target, gather, megatron_shape
 from planner.advisor.judgement import Judgement
 from planner.advisor.limits import judge_nearest
@@ -41,14 +42,25 @@ def verdict_of(
     reason = blocked(findings)
     if reason:
         return None, (), (), [*notes, f"no verdict: {reason}"]
+    if whole_unit(findings):
+        why = "without a wrap policy the whole model is one FSDP unit, which is not modelled"
+        return None, (), (), [*notes, f"no verdict: {why}"]
     if target is None:
         return None, (), (), [*notes, "no verdict: give --model"]
     if settings.gpus and settings.gpus != cluster.gpus:
         notes.append(f"the file speaks of {settings.gpus} processes, {cluster.gpus} GPUs are given")
+    gpus = cluster.gpus
+    if cluster.nodes > 1 and settings.get("stack") == "fsdp2" and hybrid(reading, ctx):
+        gpus = cluster.gpus_per_node
+        target = replace(target, fields=one_node(target.fields, cluster))
+        notes.append(
+            "hybrid sharding shards inside a node only; judged as one node, without the time in"
+            " which nodes add up their gradients"
+        )
     try:
         supports = cluster.node.gpu.supports
         best = next((name for name in ("bf16", "fp16") if name in supports), "fp32")
-        fields, fix = gather(settings, replace(target, precision=best), cluster.gpus)
+        fields, fix = gather(settings, replace(target, precision=best), gpus)
     except ValueError as error:
         return None, (), (_refused(reading.document, str(error), settings, ()),), notes
     tried = judge_nearest(fields, fix, target, ctx)
@@ -60,6 +72,8 @@ def verdict_of(
         return None, (), (), notes
     judged = tried.judged
     notes += tried.job.notes
+    kept = kept_gradients(reading, ctx, tried.fix, tried.job)
+    notes += [kept] if kept else []
     better: tuple[Advice, ...] = ()
     if options.advice:
         better = advise_on(tried.fields, tried.fix, judged, target, reading, ctx)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from planner.lint.document import as_number
+from planner.lint.document import Document, as_number
 from planner.lint.names import names, nearest
 from planner.lint.rule import Facts, Hit, Rule, set_key
 
@@ -121,6 +121,27 @@ def fsdp_words(facts: Facts) -> Iterator[Hit]:
         yield Hit(("fsdp",), values)
 
 
+def no_wrap(facts: Facts) -> Iterator[Hit]:
+    """Without auto_wrap the whole model is one unit."""
+    value = facts.doc.get("fsdp")
+    words = " ".join(map(str, value)) if isinstance(value, list) else str(value or "")
+    shards = any(word in words for word in ("full_shard", "shard_grad_op", "hybrid_shard"))
+    section = facts.doc.section("fsdp_config")
+    held = facts.doc.get("fsdp_config")
+    if not shards or "auto_wrap" in words or isinstance(held, str):
+        return
+    named = ("transformer_layer_cls_to_wrap", "min_num_params", "auto_wrap_policy")
+    flags = ("fsdp_transformer_layer_cls_to_wrap", "fsdp_min_num_params")
+    wrapped = any(section.get(n) or section.get(f"fsdp_{n}") for n in named)
+    if not wrapped and not any(facts.doc.get(name) for name in flags):
+        yield Hit(("fsdp",), {}, (set_key("fsdp", value=_with_wrap(facts.doc, words)),))
+
+
+def _with_wrap(doc: Document, words: str) -> str:
+    """The words with auto_wrap, in quotes where a shell would part them."""
+    return f"'{words} auto_wrap'" if doc.format == "arguments" else f"{words} auto_wrap"
+
+
 RULES: tuple[Rule[Facts], ...] = (
     Rule(
         "hf-misspelt-flag",
@@ -145,6 +166,14 @@ RULES: tuple[Rule[Facts], ...] = (
         "write {close}, say",
         f"{_ARGS} (OptimizerNames); src/transformers/trainer_utils.py (SchedulerType)",
         bad_choice,
+    ),
+    Rule(
+        "hf-no-wrap",
+        "warning",
+        "without auto_wrap the whole model is one FSDP unit, gathered at once",
+        "add auto_wrap",
+        f"{_ARGS} (fsdp); PyTorch, torch.distributed.fsdp",
+        no_wrap,
     ),
     Rule(
         "hf-fsdp-word",

@@ -174,3 +174,37 @@ def test_other_launches_of_a_script_are_named(tmp_path: Path) -> None:
     assert any("b.py (line 3)" in note for note in report.notes)
     one = judged(tmp_path, "u.sh", text.split("\n")[0] + "\n")
     assert not any("first launch" in note for note in one.notes)
+
+
+def test_hybrid_shards_are_of_one_node(tmp_path: Path) -> None:
+    text = FSDP.format("bf16")
+    whole = judged(tmp_path, "a.yaml", text, gpus="4x8xA100-80G")
+    node = judged(tmp_path, "a.yaml", text, gpus="8xA100-80G")
+    mixed = judged(tmp_path, "b.yaml", text.replace("FULL", "HYBRID"), gpus="4x8xA100-80G")
+    assert whole.judgement is not None
+    assert node.judgement is not None
+    assert mixed.judgement is not None
+    assert mixed.judgement.peak_memory_bytes == node.judgement.peak_memory_bytes
+    assert mixed.judgement.peak_memory_bytes > whole.judgement.peak_memory_bytes
+    assert any("hybrid" in note for note in mixed.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.yaml", FSDP.format("bf16").replace("TRANSFORMER_BASED_WRAP", "NO_WRAP")),
+        ("t.sh", "torchrun t.py --bf16 --output_dir o --learning_rate 1e-5 --fsdp full_shard\n"),
+    ],
+)
+def test_one_unit_for_the_whole_model_is_not_judged(tmp_path: Path, name: str, text: str) -> None:
+    report = judged(tmp_path, name, text)
+    assert any(f.id.endswith("no-wrap") for f in report.findings)
+    assert report.judgement is None
+    assert any("one FSDP unit" in note for note in report.notes)
+
+
+@pytest.mark.parametrize("accumulation", [1, 8])
+def test_gradients_kept_whole_are_said(tmp_path: Path, accumulation: int) -> None:
+    flags = f"--bf16 --gradient_accumulation_steps {accumulation}"
+    report = judged(tmp_path, "a.yaml", FSDP.format("bf16"), args=flags)
+    assert any("whole gradients" in note for note in report.notes) == (accumulation > 1)

@@ -214,6 +214,7 @@ CASES: list[Case] = [
     ("hf-bad-choice", "error", "--lr_scheduler_type", "t.sh",
      TRAIN + " --lr_scheduler_type cosin", {}),
     ("hf-bad-choice", "error", "optim", "l.yaml", LF + "optim: adamw_tourch\n", {}),
+    ("hf-no-wrap", "warning", "--fsdp", "t.sh", TRAIN + " --fsdp full_shard", {}),
     ("hf-fsdp-word", "error", "--fsdp", "t.sh", TRAIN + " --fsdp 'full_shard autowrap'", {}),
     # Megatron
     ("mg-misspelt-flag", "warning", "--tensor-model-paralel-size", "m.sh",

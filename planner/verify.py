@@ -16,7 +16,14 @@ from planner.plan import SCHEMA_VERSION, Frozen, Result
 from planner.verify_bundle import Bundle, Finding, Status, read_bundle, verdict
 from planner.verify_consistency import inconsistencies
 from planner.verify_emitted import DuplicateKey, compare_emitted, missing_files, unique
-from planner.verify_plan import absent_inputs, by_hand, plan_problems, rebuild, schema_problem
+from planner.verify_plan import (
+    absent_inputs,
+    by_hand,
+    malformed,
+    plan_problems,
+    rebuild,
+    schema_problem,
+)
 from planner.verify_syntax import check_json, check_python, check_shell, check_yaml
 
 NO_PLAN = "no plan to compare with"
@@ -112,6 +119,9 @@ def check_prediction(bundle: Bundle) -> Finding:
     absent = absent_inputs(result)
     if absent:
         return "skipped", f"the job cannot be rebuilt without {', '.join(absent)}"
+    wrong = malformed(result.plan)
+    if wrong:
+        return verdict(wrong, "")
     try:
         bundle.job = rebuild(result)
     except ValueError as error:
@@ -126,7 +136,7 @@ def check_prediction(bundle: Bundle) -> Finding:
 def check_emission(bundle: Bundle) -> Finding:
     """Each file says what the plan emits, settings that are the user's aside."""
     if bundle.job is None or bundle.result is None or bundle.result.plan is None:
-        return "skipped", "the job could not be rebuilt"
+        return "skipped", "the plan or its job could not be read"
     try:
         count, wrong, edited = compare_emitted(bundle.job, bundle.result.plan, bundle.texts)
     except ValueError as error:

@@ -58,6 +58,12 @@ def stage_claims(plan: Plan) -> Iterator[Claim]:
         first += stage.layers
 
 
+def section(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """A section of a configuration; an empty one where something else stands."""
+    found = config.get(key)
+    return found if isinstance(found, dict) else {}
+
+
 def deepspeed_claims(name: str, config: Mapping[str, Any], plan: Plan) -> Iterator[Claim]:
     """Batch, stage, precision, offload and tensor parallelism of a DeepSpeed configuration."""
     numbers = {
@@ -68,19 +74,19 @@ def deepspeed_claims(name: str, config: Mapping[str, Any], plan: Plan) -> Iterat
     for key, expected in numbers.items():
         if config.get(key, "auto") != "auto":
             yield f"{name} {key}", config[key], expected
-    zero = config.get("zero_optimization", {})
+    zero = section(config, "zero_optimization")
     yield f"{name} stage", zero.get("stage", 0), plan.zero_stage
     for key, tier in (
         ("offload_optimizer", plan.offload_optimizer),
         ("offload_param", plan.offload_parameters),
     ):
-        yield f"{name} {key}", zero.get(key, {}).get("device", "none"), tier
+        yield f"{name} {key}", section(zero, key).get("device", "none"), tier
     for precision in ("bf16", "fp16"):
-        enabled = config.get(precision, {}).get("enabled", False)
+        enabled = section(config, precision).get("enabled", False)
         if enabled != "auto":
             yield f"{name} {precision}", enabled, plan.precision == precision
     if plan.stack == "deepspeed":
-        size = config.get("tensor_parallel", {}).get("autotp_size", 1)
+        size = section(config, "tensor_parallel").get("autotp_size", 1)
         yield f"{name} autotp_size", size, plan.tp
 
 

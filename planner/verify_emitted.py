@@ -67,8 +67,12 @@ def repeated_yaml_keys(text: str) -> list[str]:
         If it is not YAML.
     """
     found, open_nodes = [], list(yaml.compose_all(text, Loader=yaml.SafeLoader))
+    seen: set[int] = set()  # an alias is the node it stands for, and may lie inside it
     while open_nodes:
         node = open_nodes.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
         if isinstance(node, yaml.SequenceNode):
             open_nodes += node.value
         elif isinstance(node, yaml.MappingNode):
@@ -110,7 +114,7 @@ def differing(name: str, found: str, expected: str) -> list[Difference]:
     """The settings of one file that are not as emitted; a broken file is one difference."""
     try:
         return list(_differing(name, found, expected))
-    except (ValueError, SyntaxError, yaml.YAMLError, Unreadable) as error:
+    except (ValueError, SyntaxError, RecursionError, yaml.YAMLError, Unreadable) as error:
         said = " ".join(str(error).split())
         return [Difference("cannot be read", said, "a readable file", True)]
 
@@ -122,6 +126,8 @@ def _differing(name: str, found: str, expected: str) -> Iterator[Difference]:
         own = DEEPSPEED_OWN if name == CONFIG else ANY  # any other shapes the tiny run alone
         yield from document_differences(json.loads(found), json.loads(expected), own)
     elif name.endswith((".yaml", ".yml")):
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(found)):
+            raise ValueError("an alias (*name) is not compared: write its value out")
         documents = yaml.safe_load(found), yaml.safe_load(expected)
         yield from document_differences(*documents, ACCELERATE_OWN)
     elif name.endswith((".sh", ".sbatch")):

@@ -48,13 +48,15 @@ def rebuild(result: Result) -> Job:
     return resolve(make_spec(echoed_fields(result.job), "job"))
 
 
+def malformed(plan: Plan) -> list[str]:
+    """Values no plan can have; one that has any is neither evaluated nor emitted."""
+    return [*_off_axes(plan), *_off_stages(plan)]
+
+
 def plan_problems(job: Job, result: Result) -> list[str]:
     """What of a plan.json does not follow from its job, in words."""
     plan = result.plan
     assert plan is not None
-    malformed = [*_off_axes(plan), *_off_stages(plan)]
-    if malformed:
-        return malformed
     wrong = [*_job_problems(job, result), *_unasked(job, plan)]
     if by_hand(result):
         return wrong
@@ -62,6 +64,8 @@ def plan_problems(job: Job, result: Result) -> list[str]:
         again = estimate_job(job, plan)
     except ValueError as error:
         return [*wrong, str(error)]
+    if result.status not in ("optimal", "feasible") and result.proof is not None:
+        wrong.append(f"status: {result.status}, but there is a plan")
     if result.predicted is None:
         return [*wrong, "predicted: missing"]
     return wrong + _unpredicted(result, again)

@@ -35,7 +35,7 @@ def check_yaml(bundle: Bundle) -> Finding:
         try:
             list(yaml.safe_load_all(bundle.texts[name]))
             wrong += [f"{name}: {text}" for text in repeated_yaml_keys(bundle.texts[name])]
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, RecursionError) as error:
             wrong.append(f"{name}: {' '.join(str(error).split())}")
     return verdict(wrong, f"{len(names)} files") if names else ("skipped", "no YAML files")
 
@@ -74,4 +74,6 @@ def check_python(bundle: Bundle) -> Finding:
             ast.parse(bundle.texts[name], filename=name)
         except SyntaxError as error:
             wrong.append(f"{name} line {error.lineno}: {error.msg}")
+        except (ValueError, RecursionError) as error:  # a NUL, or too deep
+            wrong.append(f"{name}: {error}")
     return verdict(wrong, f"{len(names)} files") if names else ("skipped", "no Python files")

@@ -91,6 +91,8 @@ PLAN = [
     ("megatron", "plan.stages.0.first_layer", 2, "first_layer"),
     ("megatron", "plan.stages.0.peak_memory_bytes", 5, "plan.stages.0.peak_memory_bytes"),
     ("megatron", "plan.tp", 0, "plan.tp"),
+    ("megatron", "plan.attention", "none", "plan.attention"),
+    ("megatron", "status", "infeasible", "status: infeasible"),
     ("megatron", "plan.pp", 1, "plan.stages"),
     ("megatron", "plan.gpus", 4, "plan.gpus"),
     ("megatron", "predicted.peak_memory_bytes", 1, "predicted.peak_memory_bytes"),
@@ -387,3 +389,23 @@ def test_the_published_configuration_may_take_the_place_of_ours(bundle):
     assert failures(folder) == {}
     (folder / "model_config.json").write_text(json.dumps({**PUBLISHED, "num_key_value_heads": 8}))
     assert "num_key_value_heads: 8, the plan says 32" in failures(folder)["emission"]
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "text"),
+    [
+        ("deepspeed", "deepspeed_config.json", '{"zero_optimization": 3, "bf16": true}'),
+        ("deepspeed", "deepspeed_config.json", "[]"),
+        ("deepspeed", "model_config.json", '{"model_type": 3}'),
+        ("megatron", "launch.sh", "exec torchrun '"),
+        ("megatron", "plan.json", "[" * 100_000),
+        ("accelerate", "accelerate_fsdp2.yaml", "a: &x [*x]"),
+        ("accelerate", "accelerate_fsdp2.yaml", "a: &x {b: *x}"),
+        ("fsdp2", "titan_model.py", "x = 1\0"),
+        ("fsdp2", "titan_model.py", ""),
+    ],
+)
+def test_nonsense_fails_without_a_crash(name, file, text, bundle):
+    folder = bundle(name)
+    (folder / file).write_text(text)
+    assert failures(folder)

@@ -1,4 +1,4 @@
-"""A file that --apply patched trains: DeepSpeed refuses the broken one and takes the patched one."""
+"""A file that --apply patched trains: DeepSpeed refuses the broken one, not the patched one."""
 
 import json
 import math

@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from costmodels.numeric import Numeric
+import numpy as np
+
+from costmodels.numeric import Array, Numeric
 
 # Checkpoint granularities, least intrusive first. ``every_k`` checkpoints segments of k layers.
 GRANULARITIES = ("none", "selective", "full", "every_2", "every_4")
@@ -26,6 +28,26 @@ class Affine:
     const: Numeric = 0.0
     per_layer: Numeric = 0.0
     per_offloaded: Numeric = 0.0
+
+    def at(self, layers: Numeric, offloaded: Numeric) -> Array:
+        """The cost of stages with so many layers, of which so many offloaded.
+
+        >>> float(Affine(1.0, 2.0, -1.0).at(3, 2))
+        5.0
+        """
+        return np.asarray(
+            self.const
+            + np.asarray(self.per_layer) * layers
+            + np.asarray(self.per_offloaded) * offloaded
+        )
+
+    def scaled(self, factor: Numeric) -> Affine:
+        """The cost times a factor."""
+        return Affine(self.const * factor, self.per_layer * factor, self.per_offloaded * factor)
+
+    def raised(self, const: Numeric) -> Affine:
+        """The cost and something more, whatever the stage holds."""
+        return Affine(self.const + const, self.per_layer, self.per_offloaded)
 
 
 Parts = Mapping[str, Numeric]  # a time split into named parts [s]

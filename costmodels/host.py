@@ -34,13 +34,9 @@ def host_costs(c: Configuration) -> Mapping[str, Affine]:
     training = _training(c)
     return {
         "training": training,
-        "loading": _raised(training, _loading(c)),
-        "saving": _raised(training, _saving(c)),
+        "loading": training.raised(_loading(c)),
+        "saving": training.raised(_saving(c)),
     }
-
-
-def _raised(affine: Affine, const: Numeric) -> Affine:
-    return Affine(affine.const + const, affine.per_layer, affine.per_offloaded)
 
 
 def offloaded_bytes(c: Configuration, moment: Numeric) -> Numeric:

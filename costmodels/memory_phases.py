@@ -68,29 +68,19 @@ def phases(c: Configuration) -> tuple[Phase, ...]:
     )
 
 
-def scaled(affine: Affine, factor: Numeric) -> Affine:
-    """Every coefficient times ``factor``."""
-    return Affine(affine.const * factor, affine.per_layer * factor, affine.per_offloaded * factor)
-
-
-def raised(affine: Affine, const: Numeric) -> Affine:
-    """``const`` more, whatever the layers."""
-    return Affine(affine.const + const, affine.per_layer, affine.per_offloaded)
-
-
 def _classes(s: Step, gradients: Affine, activations: Numeric, side: Affine) -> dict[str, Affine]:
     return {
         "weights": s.states.weights,
         "gradients": gradients,
         "optimizer": s.states.optimizer,
         "activations": Affine(activations),
-        "buffers": raised(side, s.c.stack.memory.unexplained),
+        "buffers": side.raised(s.c.stack.memory.unexplained),
     }
 
 
 def _before_backward(s: Step) -> Affine:
     """Gradients that exist before a backward begins."""
-    return scaled(s.states.gradients, s.states.alive)
+    return s.states.gradients.scaled(s.states.alive)
 
 
 def _outside(s: Step, head: Numeric) -> Numeric:
@@ -136,7 +126,7 @@ def _backward(s: Step) -> Phase:
     """
     c, young = s.c, np.where(s.states.alive > 0, 0.0, s.states.head_gradient)
     activations = _outside(s, 0 * s.last) + s.last * loss_bytes(c, "rest")
-    gradients = raised(_before_backward(s), young)
+    gradients = _before_backward(s).raised(young)
     layers, cast = _layers(s), recomputed_casts(c)
     sizes = {
         g: size + np.maximum(0.0, s.buffers.reduction - layers[g]) + (cast if g != "none" else 0.0)
@@ -162,7 +152,7 @@ def _last_layer(s: Step) -> Phase:
     }
     activations = shared_tables(c) + s.first * first_stage_saved(c)
     missing = s.states.layer_gradient + s.states.embedding_gradient
-    gradients = raised(s.states.gradients, -np.where(s.states.alive > 0, 0.0, missing))
+    gradients = s.states.gradients.raised(-np.where(s.states.alive > 0, 0.0, missing))
     side = Affine(s.buffers.backward - s.buffers.prefetch)
     return Phase("last layer", _classes(s, gradients, activations, side), {}, sizes)
 
@@ -184,5 +174,5 @@ def _embedding(s: Step) -> Phase:
 
 def _optimizer(s: Step) -> Phase:
     """The optimizer steps: all states and gradients, no activations."""
-    side = raised(s.states.step, s.buffers.step)
+    side = s.states.step.raised(s.buffers.step)
     return Phase("optimizer", _classes(s, s.states.gradients, 0.0, side))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.costs import MEMORY_CLASSES, Affine, MemoryCosts, Phase
+from costmodels.costs import MEMORY_CLASSES, MemoryCosts, Phase
 from costmodels.numeric import Array, Numeric
 
 Counts = Mapping[str, Numeric]  # layers at each granularity, shape (..., pp)
@@ -28,24 +28,11 @@ class Peak:
     device: Array
 
 
-def affine(cost: Affine, layers: Numeric, offloaded: Numeric) -> Array:
-    """An affine cost of stages with so many layers, of which so many offloaded.
-
-    >>> float(affine(Affine(1.0, 2.0, -1.0), 3, 2))
-    5.0
-    """
-    return np.asarray(
-        cost.const
-        + np.asarray(cost.per_layer) * layers
-        + np.asarray(cost.per_offloaded) * offloaded
-    )
-
-
 def phase_classes(
     phase: Phase, layers: Numeric, granularity: Counts, offloaded: Numeric
 ) -> dict[str, Array]:
     """Allocated bytes of one phase by memory class. [byte]"""
-    out = {name: affine(cost, layers, offloaded) for name, cost in phase.classes.items()}
+    out = {name: cost.at(layers, offloaded) for name, cost in phase.classes.items()}
     kept = [np.asarray(phase.kept.get(g, 0.0)) * count for g, count in granularity.items()]
     working = [
         np.where(np.asarray(count) > 0, phase.working.get(g, 0.0), 0.0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.configuration import Configuration
-from costmodels.costs import Affine, Parts, TimeCosts
+from costmodels.costs import Parts, TimeCosts
 from costmodels.numeric import Array, Numeric
 from costmodels.pipeline import pipeline_time
 
@@ -58,17 +58,6 @@ def stage_parts(
     return parts
 
 
-def affine(cost: Affine, layers: Numeric, offloaded: Numeric) -> Numeric:
-    """const + per_layer * layers + per_offloaded * offloaded.
-
-    >>> float(affine(Affine(1.0, 2.0, 0.5), 3, 2))
-    8.0
-    """
-    layered: Array = cost.const + np.asarray(cost.per_layer) * layers
-    moved: Array = np.asarray(cost.per_offloaded) * np.asarray(offloaded)
-    return layered + moved
-
-
 def step_time(
     costs: TimeCosts,
     configuration: Configuration,
@@ -110,7 +99,7 @@ def step_time(
         raise ValueError(f"layers must be given for each of the {cfg.pp} stages")
     parts = stage_parts(costs, cfg, layers, granularity)
     edges = {
-        name: _largest([affine(a, layers, offloaded) for a in alternatives])
+        name: _largest([a.at(layers, offloaded) for a in alternatives])
         for name, alternatives in costs.edge.items()
     }
     shape = np.broadcast_shapes(

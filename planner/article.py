@@ -16,7 +16,7 @@ from planner.candidates import Candidates
 from planner.evaluate import evaluate
 from planner.job import Job
 from planner.nearest import nearest
-from planner.optimum import Found, choice_of, fastest
+from planner.optimum import choice_of, fastest
 from planner.plan import Plan, Predicted
 from planner.report import gib, seconds
 from planner.space import Shapes
@@ -109,7 +109,7 @@ def _by(job: Job, advised: Candidates) -> str:
     close = nearest(advised)
     if close is None:
         return ""
-    _, predicted = evaluate(job, choice_of(Found(close.table, close.index, close.decision, 0)))
+    _, predicted = evaluate(job, choice_of(close.found))
     return (
         f" ({gib(predicted.peak_memory_bytes)} per GPU at the least, limit"
         f" {gib(predicted.memory_limit_bytes)})"

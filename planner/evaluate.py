@@ -13,17 +13,17 @@ import numpy as np
 
 from costmodels.configuration import OFFLOAD_TIERS, Configuration
 from costmodels.costs import GRANULARITIES, MEMORY_CLASSES, MemoryCosts
-from costmodels.flops import model_flops_per_step
+from costmodels.flops import flops_utilisation, model_flops_per_step
 from costmodels.memory import memory_costs
 from costmodels.numeric import Array
-from costmodels.peak import Peak, affine, peak
+from costmodels.peak import Peak, peak
 from costmodels.step import StepTime, step_time
 from costmodels.time import time_costs
 from planner.axes import INTEGER_AXES, SWITCH_AXES, TIER_AXES
 from planner.job import Job
 from planner.plan import HostLine, Interval, Plan, Predicted, Stage, Verdict
 from planner.space import Shapes
-from planner.tables import HOST_USABLE
+from planner.tables import HOST_USABLE, node_share, node_sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,9 @@ def _predicted(
         if total is None
         else job.global_batch * job.seq_len / total / gpus,
         model_tflops_per_gpu=None if rate is None else rate / 1e12,
-        mfu=None if rate is None or not peak_flops else rate / peak_flops,
+        mfu=None
+        if total is None or not peak_flops
+        else float(flops_utilisation(flops, total, gpus, peak_flops)),
         peak_memory_bytes=round(value),
         peak_memory_interval_bytes=Interval(low=low, high=high),
         memory_limit_bytes=int(limit),
@@ -192,20 +194,11 @@ def _whole(classes: dict[str, float], total: int) -> dict[str, int]:
     return out
 
 
-def node_ranks(job: Job, choice: Choice) -> tuple[tuple[int, ...], int]:
-    """Stages that share a node (the first node), and the ranks of each on it."""
-    shapes = choice.shapes
-    ranks = int(shapes.tp[0] * shapes.cp[0] * shapes.dp[0])
-    node = job.cluster.gpus_per_node
-    return tuple(range(min(choice.pp, max(1, node // ranks)))), min(node, ranks)
-
-
 def per_node(job: Job, choice: Choice, per_rank: Array) -> float:
     """The largest sum over the ranks of one node of something counted per rank and stage."""
-    stages, ranks = node_ranks(job, choice)
-    values = np.broadcast_to(per_rank, (choice.pp,))
-    starts = range(0, choice.pp, len(stages))
-    return max(ranks * float(np.sum(values[s : s + len(stages)])) for s in starts)
+    stages, ranks = node_share(job, choice.shapes)
+    values = np.broadcast_to(np.asarray(per_rank, dtype=float), (1, choice.pp))
+    return float(node_sums(values, stages)[0] * ranks[0])
 
 
 def _host(job: Job, choice: Choice, memory: MemoryCosts) -> tuple[HostLine, ...]:
@@ -214,7 +207,7 @@ def _host(job: Job, choice: Choice, memory: MemoryCosts) -> tuple[HostLine, ...]
     limit = int(job.cluster.node.host_memory * HOST_USABLE)
     lines = []
     for what in ("loading", "training", "saving"):
-        used = round(per_node(job, choice, affine(memory.host[what], layers, offloaded)))
+        used = round(per_node(job, choice, memory.host[what].at(layers, offloaded)))
         lines.append(
             HostLine.model_validate(
                 {"what": what, "bytes": used, "limit_bytes": limit, "fits": used <= limit}
@@ -225,4 +218,4 @@ def _host(job: Job, choice: Choice, memory: MemoryCosts) -> tuple[HostLine, ...]
 
 def _nvme(job: Job, choice: Choice, memory: MemoryCosts) -> float:
     layers = np.array(choice.layers, dtype=float)
-    return per_node(job, choice, affine(memory.nvme, layers, np.array(choice.offloaded)))
+    return per_node(job, choice, memory.nvme.at(layers, np.array(choice.offloaded)))

@@ -9,7 +9,7 @@ from planner.candidates import UNSTARTABLE, Candidates, candidates
 from planner.evaluate import evaluate
 from planner.job import Job, resolve
 from planner.nearest import Nearest, nearest
-from planner.optimum import Found, choice_of, fastest
+from planner.optimum import choice_of, fastest
 from planner.plan import Infeasible, Relaxation
 from planner.refusals import why_none_is_valid
 from planner.report import GIB, describe_plan, gib
@@ -29,7 +29,7 @@ def explain(job: Job, space: Candidates, progress: Callable[[str], None]) -> Inf
     close = nearest(space)
     plan, short, host_short = None, None, None
     if close is not None:
-        plan, _ = evaluate(job, choice_of(Found(close.table, close.index, close.decision, 0)))
+        plan, _ = evaluate(job, choice_of(close.found))
         short = max(round(close.short_by), 0)
         host_short = max(round(close.host_short_by), 0)
     progress("no plan fits; trying relaxations")

@@ -8,6 +8,7 @@ import numpy as np
 
 from costmodels.step import even_layers
 from planner.candidates import Candidates
+from planner.optimum import Found
 from planner.solver.numbers import Ints
 from planner.solver.program import Decision
 from planner.tables import KIB, Tables, node_sums
@@ -22,6 +23,11 @@ class Nearest:
     decision: Decision
     short_by: float
     host_short_by: float
+
+    @property
+    def found(self) -> Found:
+        """The plan, as a search returns one; it has no objective."""
+        return Found(self.table, self.index, self.decision, 0)
 
 
 def nearest(candidates: Candidates) -> Nearest | None:

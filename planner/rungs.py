@@ -162,8 +162,7 @@ def _predict(job: Job, found: Found | None, searched: Candidates) -> Predicted |
     close = nearest(searched)
     if close is None:
         return None
-    near = Found(close.table, close.index, close.decision, 0)
-    return evaluate(job, choice_of(near))[1]
+    return evaluate(job, choice_of(close.found))[1]
 
 
 def _bought(before: Predicted | None, now: Predicted, fits: bool) -> str:

@@ -15,7 +15,6 @@ import numpy as np
 from costmodels.costs import SEGMENT, Affine, MemoryCosts, TimeCosts
 from costmodels.memory import memory_costs
 from costmodels.numeric import Array, Numeric
-from costmodels.peak import affine
 from costmodels.step import even_layers
 from costmodels.time import time_costs
 from planner.job import Job
@@ -202,7 +201,7 @@ def _starts(job: Job, shapes: Shapes, memory: MemoryCosts) -> Array:
         (memory.host["loading"], node.host_memory * HOST_USABLE),
         (memory.nvme, node.nvme_capacity),
     ):
-        each = np.broadcast_to(affine(cost, layers, layers), (n, p))
+        each = np.broadcast_to(cost.at(layers, layers), (n, p))
         stages, ranks = node_share(job, shapes)
         ok &= (node_sums(each, stages) * ranks <= limit) | ~each.any(axis=1)
     return ok

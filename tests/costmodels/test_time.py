@@ -13,7 +13,7 @@ from costmodels.calibration import fit_profile
 from costmodels.configuration import Configuration
 from costmodels.costs import GRANULARITIES
 from costmodels.stack import load_stack
-from costmodels.step import affine, even_layers, stage_parts, step_time
+from costmodels.step import even_layers, stage_parts, step_time
 from costmodels.time import time_costs
 from hardware_db import parse_gpus
 
@@ -291,7 +291,7 @@ def test_step_is_the_solvers_affine_objective(pp, v, m, data):
     if pp > 1:
         stages = stages + 2 * float(costs.boundary)
     edge = sum(
-        np.max([affine(a, layers, 0) for a in alternatives], axis=0)
+        np.max([a.at(layers, 0) for a in alternatives], axis=0)
         for alternatives in costs.edge.values()
     )
     fixed = sum(float(x) for x in costs.fixed.values())

@@ -9,8 +9,8 @@ from __future__ import annotations
 from planner.emit.launch import Argument, Launch, Script, launch_script
 from planner.emit.layout import single_connection
 from planner.emit.megatron_layout import chunk_layers, needs_layout, pipeline_layout
-from planner.emit.megatron_model import NAME, check_model, model_arguments
-from planner.emit.recipe import GRADIENT_CLIPPING, LOG_EVERY, RECIPES, TRAIN_STEPS, WARMUP_STEPS
+from planner.emit.megatron_model import NAME, SCHEDULE_ARGUMENTS, check_model, model_arguments
+from planner.emit.recipe import LOG_EVERY, RECIPES, TRAIN_STEPS
 from planner.emit.refusal import require, whole_offload
 from planner.job import Job
 from planner.plan import Plan
@@ -251,12 +251,7 @@ def optimizer_arguments(job: Job) -> list[Argument]:
         ]
     else:
         arguments.append(("--sgd-momentum", str(recipe.momentum or 0.0)))
-    return [
-        *arguments,
-        ("--clip-grad", str(GRADIENT_CLIPPING)),
-        ("--lr-decay-style", "cosine"),
-        ("--lr-warmup-iters", str(WARMUP_STEPS)),
-    ]
+    return [*arguments, *SCHEDULE_ARGUMENTS]
 
 
 def data_arguments(job: Job) -> list[Argument]:

@@ -10,7 +10,8 @@ from costmodels.architecture import Architecture
 from planner.emit.deepspeed import CONFIG, deepspeed_config
 from planner.emit.launch import Argument, Launch, Script, launch_script
 from planner.emit.layout import single_connection
-from planner.emit.recipe import GRADIENT_CLIPPING, LOG_EVERY, RECIPES, TRAIN_STEPS, WARMUP_STEPS
+from planner.emit.megatron_model import SCHEDULE_ARGUMENTS
+from planner.emit.recipe import LOG_EVERY, RECIPES, TRAIN_STEPS
 from planner.emit.refusal import one_recompute, require, whole_offload
 from planner.emit.rope import base_arguments
 from planner.emit.text import dump_json
@@ -277,12 +278,7 @@ def optimizer_arguments(job: Job, plan: Plan) -> list[Argument]:
         arguments.append(("--ds_fused_adam",))
     else:
         arguments.append(("--cpu-optimizer",))
-    return [
-        *arguments,
-        ("--clip-grad", str(GRADIENT_CLIPPING)),
-        ("--lr-decay-style", "cosine"),
-        ("--lr-warmup-iters", str(WARMUP_STEPS)),
-    ]
+    return [*arguments, *SCHEDULE_ARGUMENTS]
 
 
 def data_arguments(job: Job) -> list[Argument]:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from costmodels.architecture import Architecture, LatentAttention, MixtureOfExperts
 from planner.emit.launch import Argument
+from planner.emit.recipe import GRADIENT_CLIPPING, WARMUP_STEPS
 from planner.emit.refusal import require
 from planner.emit.rope import megatron_rope
 from planner.job import Job
 from planner.plan import Plan
 
 NAME = "Megatron-LM"
+# Clipping and learning-rate schedule, spelled alike in Megatron-LM and Megatron-DeepSpeed.
+SCHEDULE_ARGUMENTS: tuple[Argument, ...] = (
+    ("--clip-grad", str(GRADIENT_CLIPPING)),
+    ("--lr-decay-style", "cosine"),
+    ("--lr-warmup-iters", str(WARMUP_STEPS)),
+)
 NORMS = {"rmsnorm": "RMSNorm", "layernorm": "LayerNorm"}
 POSITIONS = {"rope": "rope", "learned": "learned_absolute"}
 GELU = ("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh")  # its fused GELU is the tanh form

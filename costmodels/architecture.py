@@ -69,7 +69,7 @@ class Architecture:
     Rotary positions (``positional`` rope): base ``rope_theta``, the part ``rope_fraction`` of a
     head that turns, and ``rope_scaling`` as sorted key-value pairs in the words of transformers'
     ``rope_parameters`` (empty: none). They cost nothing, but a network trained with others is
-    another network.
+    another network. So it is with ``norm_eps``, which every norm adds to the variance. [-]
     """
 
     name: str
@@ -111,3 +111,4 @@ class Architecture:
     rope_fraction: float = 1.0  # of a head's width [-]
     rope_local_theta: float = 0.0  # base of the local layers where it differs (Gemma 3), else 0
     rope_scaling: tuple[tuple[str, RopeValue], ...] = ()
+    norm_eps: float = 1e-5  # torch.nn.LayerNorm; Llama 2 and 3 [-]

@@ -16,6 +16,7 @@ from costmodels.architecture import Architecture
 from planner import hf_dense, hf_gpt, hf_routed
 from planner.hf_dense import Fields
 from planner.hf_keys import Keys
+from planner.hf_norm import norm_epsilon
 from planner.hf_rope import rope
 from planner.shape import Shape, first_problem
 from planner.textfile import plain_name, read_text
@@ -94,6 +95,7 @@ def read_config(path: Path) -> tuple[Architecture, str]:
         raise ValueError(f"{path}: model_type {kind!r} is not supported; supported: {supported}")
     keys = Keys(str(path), data)
     shape = {"name": _name(path), "family": family, **READERS[family](keys)}
+    shape["norm_eps"] = norm_epsilon(keys, family)
     if shape.get("positional", "rope") == "rope":
         shape |= rope(keys, family)
     if quantised:

@@ -77,7 +77,8 @@ class Shape(BaseModel):
 
     ``kv_heads`` defaults to ``heads``, ``head_dim`` to hidden / heads, ``ffn`` to 8/3 hidden
     rounded up to a multiple of 256 (gated) or 4 hidden, ``activation`` to silu (gated) or gelu,
-    ``norm_bias`` to true for layernorm, ``max_seq_len`` to no limit, ``rope_theta`` to 10000.
+    ``norm_bias`` to true for layernorm, ``max_seq_len`` to no limit, ``rope_theta`` to 10000,
+    ``norm_eps`` to 1e-5.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -97,6 +98,7 @@ class Shape(BaseModel):
     norm: Literal["rmsnorm", "layernorm"] = "rmsnorm"
     norms_per_layer: MaybeNone = 2
     norm_bias: Flag | None = None
+    norm_eps: Annotated[float, Field(gt=0, lt=1)] = 1e-5
     tied_embeddings: Flag = False
     bias: Literal["none", "qkv", "attn", "mlp", "all"] = "none"
     positional: Literal["rope", "learned", "alibi"] = "rope"

@@ -145,10 +145,17 @@ def megatron_shape(doc: Document) -> Architecture | None:
         "bias": "none" if on(doc, "disable_bias_linear") else "all",
         "positional": "rope" if rope else "learned",
         **(megatron_rotation(doc) if rope else {}),
+        **megatron_epsilon(doc),
     }
     if number(doc, "num_experts"):
         return None  # sizes of experts have too many spellings to be read off
     return Architecture(**fields)
+
+
+def megatron_epsilon(doc: Document) -> dict[str, Value]:
+    """The norms' epsilon in Megatron-LM's flag, or in Megatron-DeepSpeed's."""
+    given = (as_number(doc.get(key)) for key in ("norm_epsilon", "layernorm_epsilon"))
+    return next(({"norm_eps": float(value)} for value in given if value and value > 0), {})
 
 
 def megatron_rotation(doc: Document) -> dict[str, Value]:

@@ -11,6 +11,7 @@ from planner.emit.deepspeed import CONFIG, deepspeed_config
 from planner.emit.launch import Argument, Launch, Script, launch_script
 from planner.emit.layout import single_connection
 from planner.emit.megatron_model import SCHEDULE_ARGUMENTS
+from planner.emit.norm import norm_argument
 from planner.emit.recipe import LOG_EVERY, RECIPES, TRAIN_STEPS
 from planner.emit.refusal import one_recompute, require, whole_offload
 from planner.emit.rope import base_arguments
@@ -180,6 +181,7 @@ def model_arguments(job: Job) -> list[Argument]:
         ("--seq-length", str(job.seq_len)),
         ("--max-position-embeddings", str(max(job.seq_len, positions(arch, job.seq_len)))),
         ("--normalization", arch.norm),
+        norm_argument(arch, "--layernorm-epsilon"),
     ]
     arguments += rotary(arch)
     shape = activation(arch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from costmodels.architecture import Architecture, LatentAttention, MixtureOfExperts
 from planner.emit.launch import Argument
+from planner.emit.norm import norm_argument
 from planner.emit.recipe import GRADIENT_CLIPPING, WARMUP_STEPS
 from planner.emit.refusal import require
 from planner.emit.rope import megatron_rope
@@ -73,6 +74,7 @@ def model_arguments(job: Job, plan: Plan) -> list[Argument]:
         ("--position-embedding-type", POSITIONS[arch.positional]),
         *megatron_rope(arch),
         ("--normalization", NORMS[arch.norm]),
+        norm_argument(arch, "--norm-epsilon"),
         *activation(arch),
     ]
     if arch.mla is None and arch.kv_heads != arch.heads:

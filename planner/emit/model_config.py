@@ -1,8 +1,8 @@
 """A network as the Hugging Face config.json that transformers 5 builds it from.
 
-The inverse of ``planner/hf_families.py``: what a writer here writes, the reader of that family
-reads back as the same Architecture. What the shape of a network does not say (initialisation,
-the norms' epsilon) keeps the default of the family's configuration class.
+The inverse of ``planner/hf_config.py``: what a writer here writes, the reader of that family
+reads back as the same Architecture. What the shape of a network does not say (initialisation)
+keeps the default of the family's configuration class.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from costmodels.architecture import Architecture
+from planner.emit.norm import hf_norm
 from planner.emit.rope import hf_rope
 
 Fields = dict[str, Any]
@@ -48,6 +49,7 @@ def model_config(arch: Architecture, dropout: float = 0.0) -> Fields:
     return {
         "model_type": arch.family,
         **WRITERS[arch.family](arch, dropout),
+        **hf_norm(arch),
         **hf_rope(arch),
         "tie_word_embeddings": arch.tied_embeddings,
         "bos_token_id": None,  # tokens are made up; published ids may lie outside a cut vocabulary

@@ -85,6 +85,17 @@ def test_transformers_builds_exactly_the_counted_parameters(family):
 
 
 @pytest.mark.parametrize("model", MODELS)
+def test_the_norms_add_what_the_catalogue_says(model):
+    arch = dataclasses.replace(load_model(model), layers=1)
+    epsilon = arch.norm_eps if arch.family == "opt" else 3e-4  # opt knows one only
+    with torch.device("meta"):
+        built = build(model_config(dataclasses.replace(arch, norm_eps=epsilon)))
+    norms = [part for part in built.modules() if "Norm" in type(part).__name__]
+    found = {getattr(part, "eps", getattr(part, "variance_epsilon", None)) for part in norms}
+    assert found == {epsilon}
+
+
+@pytest.mark.parametrize("model", MODELS)
 def test_stages_compute_what_the_whole_model_does(model, tmp_path, load):
     whole = emitted(tmp_path, model).eval()
     stages = load("train_stages")

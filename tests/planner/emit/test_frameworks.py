@@ -135,5 +135,5 @@ def test_torchtitan_parses_the_flags_and_builds_the_model(
         words = [word for argument in titan_arguments(job, plan) for word in argument]
         words.append(f"activation-checkpoint:{checkpoint(plan)}")
         count = int(total_parameters(job.architecture))
-        cases.append([name, str(folder), words, plan.gpus, count])
+        cases.append([name, str(folder), words, plan.gpus, count, job.architecture.norm_eps])
     assert failures("torchtitan_parse.py", cases) == []

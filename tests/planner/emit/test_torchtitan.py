@@ -77,6 +77,7 @@ def test_the_model_file_is_python(case: str, bundles: dict[str, Any]) -> None:
         "FFN": arch.ffn,
         "VOCAB": arch.vocab,
         "TIED": arch.tied_embeddings,
+        "NORM_EPS": arch.norm_eps,
     }
     assert {node.name for node in tree.body if isinstance(node, ast.FunctionDef)} >= {"plan"}
     keywords = [node for node in ast.walk(tree) if isinstance(node, ast.keyword)]

@@ -1,6 +1,6 @@
 """Parse torchtitan command lines with its own configuration manager, and build the model.
 
-stdin: [[name, folder, arguments, world size, parameters], ...]; stdout: the failures.
+stdin: [[name, folder, arguments, world size, parameters, norm_eps], ...]; stdout: the failures.
 """
 
 import importlib
@@ -12,7 +12,7 @@ from torchtitan.config import ConfigManager
 from torchtitan.distributed.parallel_dims import ParallelDims
 
 
-def check(folder: str, arguments: list, size: int, parameters: int) -> None:
+def check(folder: str, arguments: list, size: int, parameters: int, norm_eps: float) -> None:
     sys.path.insert(0, folder)
     sys.modules.pop("titan_model", None)
     importlib.invalidate_caches()
@@ -34,12 +34,14 @@ def check(folder: str, arguments: list, size: int, parameters: int) -> None:
         model = config.model_spec.model.build()
     count = sum(weight.numel() for weight in model.parameters())
     assert count == parameters, f"{count} parameters, not {parameters}"
+    epsilons = {part.eps for part in model.modules() if isinstance(part, torch.nn.RMSNorm)}
+    assert epsilons == {norm_eps}, f"norms with {epsilons}, not {norm_eps}"
 
 
 failures = []
-for name, folder, arguments, size, parameters in json.load(sys.stdin):
+for name, *case in json.load(sys.stdin):
     try:
-        check(folder, arguments, size, parameters)
+        check(*case)
     except BaseException as error:
         failures.append([name, f"{type(error).__name__}: {error}"])
 print("\n" + json.dumps(failures))

@@ -49,6 +49,7 @@ PLAN_ARGS=(
   --position-embedding-type rope
   --rotary-base 10000
   --normalization RMSNorm
+  --norm-epsilon 1e-05
   --swiglu
   --disable-bias-linear
   --untie-embeddings-and-output-weights

@@ -182,11 +182,12 @@ def offload(stages: Stages, rates: Rates) -> Affine:
     up = 0.0 if cfg.stack.memory.engine == "fsdp" else rates.weight_bytes
     late = late_round_trips(cfg.zero_stage, cfg.grad_accum) * rates.gradient_bytes
     late = late if time.host_gradients == "gpu_sum" else np.asarray(0.0)
+    weight = np.where(np.asarray(cfg.offload_parameters) == NVME, rates.weight_bytes, 0.0)
 
     def step(part: Held) -> Numeric:
         owned = stages.owned(part)
         node = owned * rates.links.gpus_per_node
-        drives = nvme_time(node, host.nvme_read, host.nvme_write)
+        drives = nvme_time(node, weight, host.nvme_read, host.nvme_write)
         return update_time(
             link_time((down + late) * owned, host.to_host),
             node * host.update_seconds * time.host_update,

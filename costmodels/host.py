@@ -122,7 +122,12 @@ def _saving(c: Configuration) -> Numeric:
 
 
 def nvme_costs(c: Configuration) -> Affine:
-    """Bytes on drives: master, moments and gradient of offloaded states; 16-bit weights."""
+    """Bytes on drives: master, moments and gradient of offloaded states; 16-bit weights. [byte]
+
+    A gradient's part of less than 1 MiB is not written (DeepSpeed 0.19.8
+    deepspeed/runtime/swap_tensor/optimizer_utils.py, is_swappable_tensor), so that files may hold
+    4 bytes a parameter less. Padding, at most 8 KiB a sub-group and tensor, is left out.
+    """
     first, last = (c.stage == 0) * 1, (c.stage == c.pp - 1) * 1
     ends, layer = ends_held(c, first, last), layer_held(c)
     states = (np.asarray(c.offload_optimizer) == 2) * 1

@@ -6,8 +6,12 @@ import numpy as np
 
 from costmodels.numeric import Numeric
 
-NVME_READ = 12.0  # master, momentum and variance, 4 bytes each
-NVME_WRITE = 14.0  # the same and the 16-bit copy
+# Master, momentum and variance, and the gradient: 4 bytes each. The step reads all four and writes
+# the first three; the backward wrote the gradient, in parts of at least 1 MiB (DeepSpeed 0.19.8
+# deepspeed/runtime/swap_tensor/optimizer_utils.py _swap_out_gradients; smaller ones stay where
+# they are, which files of a tiny model then lack).
+NVME_READ = 16.0
+NVME_WRITE = 16.0
 # Adding a 32-bit gradient on the CPU moves 12 bytes; DeepSpeed's step there 42: 28 of Adam, 8 of
 # unscaling, 6 of the 16-bit copy (deepspeed/runtime/zero/stage_1_and_2.py, step).
 ADDED_SHARE = 12.0 / 42.0
@@ -56,6 +60,13 @@ def update_time(down: Numeric, update: Numeric, up: Numeric, overlapped: bool) -
     return np.maximum(crossing, update) if overlapped else crossing + update
 
 
-def nvme_time(parameters: Numeric, read: float, write: float) -> Numeric:
-    """Streaming optimizer states from a node's drives and back, at its read and write rate. [s]"""
-    return np.asarray(parameters) * (NVME_READ / read + NVME_WRITE / write)
+def nvme_time(parameters: Numeric, weight: Numeric, read: float, write: float) -> Numeric:
+    """Streaming optimizer states from a node's drives and back, at its read and write rate. [s]
+
+    ``weight``: bytes of the updated copy of a parameter that goes to the drives as well, 0 where
+    the weights are elsewhere.
+
+    >>> float(nvme_time(1e9, 0.0, 8e9, 8e9)), float(nvme_time(1e9, 2.0, 8e9, 8e9))
+    (4.0, 4.25)
+    """
+    return np.asarray(parameters) * (NVME_READ / read + (NVME_WRITE + weight) / write)

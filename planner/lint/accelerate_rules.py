@@ -27,11 +27,12 @@ TOP_KEYS = frozenset(
     main_training_function enable_cpu_affinity fp8_config deepspeed_config fsdp_config
     parallelism_config megatron_lm_config mpirun_config downcast_bf16 tpu_name tpu_zone
     tpu_use_cluster tpu_use_sudo command_file commands tpu_vm tpu_env dynamo_config fp16
-    dynamo_backend ipex_config""".split()  # noqa: SIM905
+    dynamo_backend""".split()  # noqa: SIM905
 )
 
 
-# Options of `accelerate launch` (accelerate 1.15.0, commands/launch.py) that a section may set.
+# Options of `accelerate launch` (accelerate 1.15.0, commands/launch.py) that a section may set;
+# fsdp_ignored_modules is none, but utils/launch.py passes it on.
 DEEPSPEED_KEYS = frozenset(
     """deepspeed_config_file zero_stage offload_optimizer_device offload_param_device
     offload_optimizer_nvme_path offload_param_nvme_path gradient_accumulation_steps
@@ -44,7 +45,7 @@ DEEPSPEED_KEYS = frozenset(
 FSDP_KEYS = frozenset(
     """fsdp_version fsdp_offload_params fsdp_min_num_params fsdp_sharding_strategy
     fsdp_reshard_after_forward fsdp_auto_wrap_policy fsdp_transformer_layer_cls_to_wrap
-    fsdp_backward_prefetch fsdp_backward_prefetch_policy fsdp_state_dict_type
+    fsdp_backward_prefetch fsdp_state_dict_type
     fsdp_forward_prefetch fsdp_use_orig_params fsdp_cpu_ram_efficient_loading
     fsdp_sync_module_states fsdp_activation_checkpointing fsdp_activation_checkpointing_offload
     fsdp_ignored_modules""".split()  # noqa: SIM905

@@ -24,7 +24,7 @@ def test_words_of_the_trainer():
 
     assert names("hf_optimizers") == values(OptimizerNames)
     assert names("hf_schedulers") == values(SchedulerType)
-    assert FSDP_WORDS == values(FSDPOption)
+    assert values(FSDPOption) == FSDP_WORDS
 
 
 def test_fields_of_the_trainer():
@@ -89,4 +89,4 @@ def test_words_of_torch():
     assert set(rules._TORCH_OPTIMIZERS) == classes(optim, optim.Optimizer)
     schedulers = classes(optim.lr_scheduler, optim.lr_scheduler.LRScheduler)
     schedulers = {name for name in schedulers if not name.startswith("_")}
-    assert rules._TORCH_SCHEDULERS == schedulers
+    assert schedulers == rules._TORCH_SCHEDULERS

@@ -52,9 +52,14 @@ def table_bytes(c: Configuration) -> Numeric:
 
 
 def loss_bytes(c: Configuration, moment: str) -> Numeric:
-    """Bytes the loss holds on the last stage: ``forward``, ``backward`` or ``rest``."""
+    """Bytes the loss holds on the last stage: ``forward``, ``backward``, ``rest``, ``metrics``."""
     figures = logits_of(c)
-    size = {"forward": figures.forward, "backward": figures.backward, "rest": figures.rest}[moment]
+    size = {
+        "forward": figures.forward,
+        "backward": figures.backward,
+        "rest": figures.rest,
+        "metrics": figures.metrics,
+    }[moment]
     if c.precision in ("fp32", "tf32") and figures.chunks == 0 and moment == "forward":
         size = max(size - 2, figures.saved)  # the logits are fp32 already
     if moment != "rest" and c.architecture.family in SOFTCAP_FAMILIES:

@@ -2,7 +2,8 @@
 
 In order: ``forward`` (its end), ``loss`` (its differentiation, on the last stage), ``backward`` (of
 the first layer to run it, when most activations are alive), ``last layer`` (of the last one, when
-almost all gradients exist), ``embedding`` (of the first stage), ``optimizer``.
+almost all gradients exist), ``embedding`` (of the first stage), ``optimizer``. Of stacks that
+compute metrics from the logits once the backward is over, ``metrics`` too.
 
 Initialisation is no phase: where a second copy of the weights does not fit, DeepSpeed flattens
 them on the host (DeepSpeed 0.19, deepspeed/runtime/zero/stage_1_and_2.py), and the other stacks
@@ -22,6 +23,7 @@ from costmodels.costs import Affine, Phase
 from costmodels.head_memory import (
     first_stage_saved,
     last_stage_saved,
+    logits_of,
     loss_bytes,
     shared_tables,
     table_bytes,
@@ -58,12 +60,14 @@ def phases(c: Configuration) -> tuple[Phase, ...]:
         first=(c.stage == 0) * 1,
         last=(c.stage == c.pp - 1) * 1,
     )
+    metrics = (_metrics(step),) if logits_of(c).metrics else ()
     return (
         _forward(step),
         _loss(step),
         _backward(step),
         _last_layer(step),
         _embedding(step),
+        *metrics,
         _optimizer(step),
     )
 
@@ -170,6 +174,12 @@ def _embedding(s: Step) -> Phase:
     tables = s.buffers.embedding + s.first * more * table_bytes(c)
     side = Affine(np.maximum(tables, s.buffers.root_reduction))
     return Phase("embedding", _classes(s, s.states.gradients, activations, side))
+
+
+def _metrics(s: Step) -> Phase:
+    """Metrics are computed from the logits that the loop keeps; no activations are left."""
+    activations = s.last * loss_bytes(s.c, "metrics")
+    return Phase("metrics", _classes(s, s.states.gradients, activations, Affine(s.buffers.step)))
 
 
 def _optimizer(s: Step) -> Phase:

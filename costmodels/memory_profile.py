@@ -14,10 +14,12 @@ class Logits(BaseModel):
 
     ``forward``: at the end of the forward, the most that is alive; ``saved``: of it, what stays
     for backward; ``backward``: the most alive while the loss is differentiated; ``rest``: what
-    stays while the layers are differentiated; ``lost``: blocks of an earlier micro-batch's loss
-    that its gradients moved into, beyond those gradients. ``chunks`` > 0: logits exist for that
-    many times fewer tokens at once; -1: chunk length by Liger's rule. ``table``: bytes for an
-    element of the output table that a chunked loss accumulates its gradient in.
+    stays while the layers are differentiated; ``metrics``: the most alive while the training loop
+    computes metrics from the logits of a finished backward; ``lost``: blocks of an earlier
+    micro-batch's loss that its gradients moved into, beyond those gradients. ``chunks`` > 0:
+    logits exist for that many times fewer tokens at once; -1: chunk length by Liger's rule.
+    ``table``: bytes for an element of the output table that a chunked loss accumulates its
+    gradient in.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -26,6 +28,7 @@ class Logits(BaseModel):
     saved: float = Field(ge=0)
     backward: float = Field(ge=0)
     rest: float = Field(default=0.0, ge=0)
+    metrics: float = Field(default=0.0, ge=0)
     lost: float = Field(default=0.0, ge=0)
     chunks: int = Field(default=0, ge=-1)
     table: float = Field(default=0.0, ge=0)

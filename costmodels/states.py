@@ -20,6 +20,8 @@ from costmodels.numeric import Array, Numeric
 from costmodels.optimizer_states import state_bytes
 from costmodels.params import mean_layer_parameters, norm_parameters
 
+TABLE_WEIGHT = 2.0  # bytes of an element of a token table where linear weights take fewer
+
 
 @dataclass(frozen=True, slots=True)
 class PerParameter:
@@ -75,12 +77,15 @@ def layer_moments(c: Configuration) -> Numeric:
     return moments(c, "layer") * (1 - share) + moments(c, "norm") * share
 
 
-def per_parameter(c: Configuration, part: Held, moment: Numeric) -> PerParameter:
-    """What a rank keeps for ``part``, nothing offloaded. [byte]"""
+def per_parameter(
+    c: Configuration, part: Held, moment: Numeric, table: bool = False
+) -> PerParameter:
+    """What a rank keeps for ``part``, nothing offloaded; a ``table`` takes 16 bits. [byte]"""
     profile, zero = c.stack.memory, np.asarray(c.zero_stage)
     master: Numeric = profile.master[c.precision]
     cache = profile.weight_cache.get(c.precision, 0.0)
-    weights = profile.weights[c.precision] * part.over(zero >= 3) + cache * part.total
+    stored = max(profile.weights[c.precision], TABLE_WEIGHT if table else 0.0)
+    weights = stored * part.over(zero >= 3) + cache * part.total
     states = part.over(zero >= 1)
     if profile.engine == "deepspeed" and master == 0:
         # stages 1 and 2 clone their shard of fp32 weights too (stage_1_and_2.py); 3 aliases it
@@ -170,9 +175,9 @@ def states(c: Configuration) -> States:
     """Model states of all stages. [byte]"""
     first, last = (c.stage == 0) * 1, (c.stage == c.pp - 1) * 1
     layer = per_parameter(c, layer_held(c), layer_moments(c))
-    ends = per_parameter(c, ends_held(c, first, last), moments(c, "table"))
+    ends = per_parameter(c, ends_held(c, first, last), moments(c, "table"), table=True)
     leading = per_parameter(c, leading_held(c, first), layer_moments(c))
-    head = per_parameter(c, ends_held(c, 0 * last, last), 0.0)
+    head = per_parameter(c, ends_held(c, 0 * last, last), 0.0, table=True)
     # a tied table's gradient exists from the head's backward on
     tied = c.architecture.tied_embeddings and c.pp == 1
     embedding = 0.0 if tied else ends.gradients - head.gradients

@@ -67,9 +67,10 @@ class Kind(Strict):
     network: Network | None = None
     gpu: str = ""  # where the source does not name it fully
     gpus_per_node: int | None = None
-    partition: Literal["even", "blocks", "weighed"] = "even"
+    partition: Literal["even", "accounted", "blocks", "weighed"] = "even"
     local_batch: str = ""  # finds a pipeline's local batch, cut into as many parts as stages
     rescue: dict[str, Any] = {}  # memory fields of a switch that is turned on where nothing fits
+    spare: bool = False  # checkpointing it leaves unsaid is the least that fits
     blocks: tuple[int, int] = (1, 2)  # what counts like a layer before and after the layers
     report: Literal["worst", "first"] = "worst"  # whose memory it prints
     memory_kind: MemoryKind = "allocated"

@@ -23,6 +23,20 @@ def blocks(layers: int, pp: int, before: int, after: int) -> tuple[int, ...]:
     return tuple(parts) if min(parts) >= 0 else even(layers, pp)
 
 
+def accounted(layers: int, pp: int, chunks: int) -> tuple[int, ...]:
+    """Even; where layers do not divide over all chunks, embedding and loss count like layers.
+
+    Megatron-Core wants the same number in each of the ``chunks`` of every stage and otherwise
+    needs --account-for-embedding-in-pipeline-split and its like for the loss
+    (megatron/core/transformer/transformer_block.py, get_num_layers_to_build).
+
+    >>> accounted(80, 4, 5), accounted(126, 8, 8)
+    ((20, 20, 20, 20), (15, 16, 16, 16, 16, 16, 16, 15))
+    """
+    whole = layers % (pp * chunks) == 0 or (layers + 2) % (pp * chunks) != 0
+    return even(layers, pp) if whole else blocks(layers, pp, 1, 1)
+
+
 def weighed(architecture: Architecture, pp: int) -> tuple[int, ...]:
     """Blocks dealt by computing cost: a stage ends once the sum passes its share.
 

@@ -17,6 +17,7 @@ from planner.validate.kinds import Kind, Kinds, When, kind_of, spelled
 from planner.validate.machine import machine_of
 from planner.validate.run import Changes, Run, Skip
 from planner.validate.shape import architecture_of
+from planner.validate.spare import spared
 from planner.validate.table import Row
 
 Calibrated = Callable[[str, str], Changes]  # of a stack on a GPU
@@ -75,7 +76,7 @@ def resolve(
     time = measured.step_time(
         cells.row, kind.flops, architecture, cluster, precision, sequences, recompute
     )
-    return Run(
+    run = Run(
         row=row,
         kind=kind,
         source=row.text("source") or kind.name,
@@ -101,7 +102,7 @@ def resolve(
         offload_parameters=_parameter_tier(cells),
         recompute=recompute,
         mix=mix,
-        layers=_stages(cells, architecture, layout["pp"]),
+        layers=_stages(cells, architecture, layout["pp"], layout["virtual_stages"]),
         n_gpus=gpus,
         time=time,
         memory=measured.memory(row),
@@ -113,6 +114,7 @@ def resolve(
         assumed=tuple(sorted(set(cells.assumed))),
         **layout,
     )
+    return spared(run) if kind.spare and "act_ckpt" in cells.assumed else run
 
 
 def _group(row: Row, gpus: int, seq_len: int, sequences: int) -> tuple[str, ...]:
@@ -228,20 +230,22 @@ def _mix(cells: Cells) -> tuple[tuple[str, int], ...]:
     return tuple((name, int(count)) for name, count in pairs)
 
 
-def _stages(cells: Cells, architecture: Architecture, pp: int) -> tuple[int, ...]:
+def _stages(cells: Cells, architecture: Architecture, pp: int, chunks: int) -> tuple[int, ...]:
     """Layers of each stage: as noted, or by the rule of the stack."""
     told = re.search(r"layers per stage: ((?:\d+ ?)+)", cells.row.text("notes"))
     if told is None:
-        return _partition(cells.kind, architecture, pp)
+        return _partition(cells.kind, architecture, pp, chunks)
     layers = tuple(int(n) for n in told[1].split())
     if len(layers) != pp or sum(layers) != architecture.layers:
         raise Skip("inconsistent as printed")
     return layers
 
 
-def _partition(kind: Kind, architecture: Architecture, pp: int) -> tuple[int, ...]:
+def _partition(kind: Kind, architecture: Architecture, pp: int, chunks: int) -> tuple[int, ...]:
     if kind.partition == "weighed":
         return partition.weighed(architecture, pp)
+    if kind.partition == "accounted":
+        return partition.accounted(architecture.layers, pp, chunks)
     if kind.partition == "blocks":
         return partition.blocks(architecture.layers, pp, *kind.blocks)
     return partition.even(architecture.layers, pp)

@@ -79,6 +79,12 @@ def test_blocks_count_what_is_around_the_layers() -> None:
     assert partition.blocks(60, 8, 1, 2) == (7, 8, 8, 8, 8, 8, 8, 5)
 
 
+def test_megatron_counts_embedding_and_loss_only_where_layers_do_not_divide() -> None:
+    assert partition.accounted(80, 4, 5) == (20, 20, 20, 20)
+    assert partition.accounted(126, 16, 4) == (7, *(8,) * 14, 7)
+    assert partition.accounted(61, 4, 4) == partition.even(61, 4)
+
+
 @given(st.integers(1, 60), st.integers(1, 12), st.sampled_from((1000, 131072)))
 def test_weighed_stages_keep_every_layer(layers: int, pp: int, vocab: int) -> None:
     shape = Architecture(

@@ -87,7 +87,7 @@ def _fused_core(
     if fused_qkv(arch, kernels):
         kept = _projected(arch, kernels, batch, q, k)
     else:
-        expanded = kernels.attention == "efficient" and kernels.mask
+        expanded = kernels.kv_expanded or (kernels.attention == "efficient" and kernels.mask)
         kv = q if expanded else k
         kept = (
             Saved("attn", "pointwise", unit * q),

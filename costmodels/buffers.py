@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from costmodels.head_memory import table_bytes
 from costmodels.held import ends_held, held, layer_held
 from costmodels.numeric import Numeric
 from costmodels.params import layer_parameters, mlp_parameters
-from costmodels.sharing import kernels_of
+from costmodels.sharing import batch_of, kernels_of
 from costmodels.states import buckets_of, gradient_bytes
 
 
@@ -41,26 +41,43 @@ class Buffers:
 
 
 def buffers(c: Configuration) -> Buffers:
-    """The buffers of the stack's engine."""
+    """The buffers of the stack's engine, and the one that inputs are gathered into."""
     first, last = (c.stage == 0) * 1, (c.stage == c.pp - 1) * 1
     engine = c.stack.memory.engine
     if engine == "deepspeed":
-        return _deepspeed(c, first, last)
-    if engine == "fsdp":
-        return _fsdp(c, first, last)
-    return _whole(c, 0.0 * last)
+        found = _deepspeed(c, first, last)
+    elif engine == "fsdp":
+        found = _fsdp(c, first, last)
+    else:
+        found = _whole(c, first, last)
+    return _raised(found, _gather_buffer(c)) if c.stack.memory.gather_buffer else found
 
 
-def _whole(c: Configuration, none: Numeric) -> Buffers:
-    """Gradients stay where they are made; at most there are placeholders of them."""
-    dummies = none
+def _gather_buffer(c: Configuration) -> Numeric:
+    """The whole input of a sequence-parallel linear. [byte]"""
+    parallel = (np.asarray(c.sequence_parallel) > 0) & (np.asarray(c.tp) > 1)
+    size = batch_of(c).tokens * c.architecture.hidden * kernels_of(c).element
+    return np.where(parallel, size, 0.0)
+
+
+def _raised(found: Buffers, size: Numeric) -> Buffers:
+    """Buffers with something more at every moment."""
+    moments = ("forward", "loss", "backward", "embedding", "step", "root_reduction")
+    return replace(found, **{name: getattr(found, name) + size for name in moments})
+
+
+def _whole(c: Configuration, first: Numeric, last: Numeric) -> Buffers:
+    """Gradients stay where they are made; at most placeholders of them, or a flat bucket."""
+    dummies: Numeric = 0.0 * last
+    own = layer_held(c).total * c.architecture.layers / c.pp + ends_held(c, first, last).total
     if c.stack.memory.dummy_gradients:
         arch = c.architecture
         layer = held(c, layer_parameters(arch)).total
         if arch.moe is not None:  # all experts share their shapes
             layer = layer + held(c, layer_parameters(arch, True)).routed / arch.moe.experts
-        dummies = none + weight_element(c) * layer
-    return Buffers(dummies, dummies, dummies, dummies, dummies)
+        dummies = dummies + weight_element(c) * layer
+    bucket = dummies + np.minimum(c.stack.memory.flat_bucket, weight_element(c) * own)
+    return Buffers(dummies, dummies, bucket, bucket, dummies)
 
 
 def _deepspeed(c: Configuration, first: Numeric, last: Numeric) -> Buffers:
@@ -98,31 +115,48 @@ def _fsdp(c: Configuration, first: Numeric, last: Numeric) -> Buffers:
 
     The root unit (embedding, final norm, head) stays gathered for the whole forward and backward
     and keeps its gradients whole until the end; the next layer's gather is in flight; a layer's
-    gradients pass through a buffer of ``reduce_bytes``. (PyTorch 2.13, torch/distributed/fsdp,
-    and its memory tracker on Llama shapes)
+    gradients pass through a buffer of ``reduce_bytes``. A stage of one layer has no next one and
+    no other's gradients. (PyTorch 2.13, torch/distributed/fsdp, and its memory tracker on Llama
+    shapes)
     """
     profile, element = c.stack.memory, weight_element(c)
     active = np.where(np.asarray(c.dp) * c.cp > 1, 1.0, 0.0)
     ends, own = ends_held(c, first, last).total, layer_held(c).total
     head = element * ends_held(c, 0 * first, last).total
+    if profile.tables_whole:
+        ends, head = ends * np.asarray(c.tp), head * np.asarray(c.tp)
     root = element * ends if profile.whole_root else head
     # apart, the embedding is gathered for its own forward and backward alone
     unit = element * ends if profile.whole_root else element * ends - head
     zero = np.asarray(c.zero_stage)
-    stays = ~(zero >= 3) if profile.reshard and c.pp == 1 else zero >= 0
+    reshard = profile.reshard and (c.pp == 1 or profile.separate_units)
+    stays = ~(zero >= 3) if reshard else zero >= 0
     layer = active * element * own
     gathered = np.where(stays, 0.0, layer)
-    return Buffers(
+    several = np.where(c.architecture.layers > c.pp, 1.0, 0.0)
+    found = Buffers(
         forward=active * root + layer,
         loss=active * root + gathered,
-        backward=active * (root + head) + 2 * gathered,
+        backward=active * (root + head) + (1 + several) * gathered,
         embedding=active * 2 * unit,
         step=0.0 * root,
         layer=np.where(stays, layer, 0.0),
-        reduction=active * profile.reduce_bytes * own,
-        prefetch=gathered,
+        reduction=several * active * profile.reduce_bytes * own,
+        prefetch=several * gathered,
         gathered_layer=np.where(stays, layer, 0.0),
         root_reduction=active * (unit + profile.reduce_bytes / element * unit),
+    )
+    if not profile.separate_units:
+        return found
+    # every unit is freed when it has run, and none is gathered ahead
+    whole = np.where(np.asarray(c.tp) > 1, 1.0, active) if profile.tables_whole else active
+    return replace(
+        found,
+        forward=whole * head,
+        loss=whole * head,
+        backward=gathered,
+        embedding=whole * 2 * unit,
+        prefetch=0.0,
     )
 
 

@@ -98,7 +98,11 @@ class MemoryCosts:
     The peak of a stage is the largest phase total. Allocated = that peak. Reserved = allocated *
     ``allocator_factor``. Device (what nvidia-smi shows, what must fit) = reserved + ``fixed``.
     ``host[line]``: host bytes of one rank, for line in training, loading, saving.
-    ``nvme``: bytes on the node's drives for one rank.
+    ``nvme``: bytes on the node's drives for one rank. ``step_apart``: where no tensor of the
+    optimizer step fits into a block that was freed before it, what the step itself frees and
+    cannot use again. ``varied_factor``: activations of batches of
+    many lengths take this times the longest one's (both widen what the allocator holds where the
+    GPU has room, not what must fit).
     """
 
     phases: tuple[Phase, ...]
@@ -106,3 +110,5 @@ class MemoryCosts:
     fixed: Numeric
     host: Mapping[str, Affine]
     nvme: Affine = field(default_factory=Affine)
+    step_apart: Affine | None = None
+    varied_factor: float = 1.0

@@ -48,7 +48,8 @@ def logit_count(c: Configuration) -> Numeric:
 
 def table_bytes(c: Configuration) -> Numeric:
     """One token table on a rank, in the type of its gradient. [byte]"""
-    return token_table(c.architecture, vocabulary(c)) / np.asarray(c.tp) * weight_element(c)
+    ways = 1 if c.stack.memory.tables_whole else np.asarray(c.tp)
+    return token_table(c.architecture, vocabulary(c)) / ways * weight_element(c)
 
 
 def loss_bytes(c: Configuration, moment: str) -> Numeric:
@@ -93,7 +94,8 @@ def _projection_backward(c: Configuration) -> Numeric:
     kernels = kernels_of(c)
     stream = batch_of(c).tokens * c.architecture.hidden * kernels.element
     sequence = np.asarray(ways(c, "sequence"))
-    again = c.stack.memory.linear_inputs == "sharded"
+    profile = c.stack.memory
+    again = profile.linear_inputs == "sharded" and not profile.gather_buffer  # it is in the buffer
     gathered = np.where(sequence > 1, (again * 1 + 1 / sequence) * stream, 0.0)
     return kernels.element * logit_count(c) + table_bytes(c) + stream + gathered
 

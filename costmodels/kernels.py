@@ -41,6 +41,8 @@ class Kernels:
     qkv_kept : bool
         The fused projection's output stays whole beside the rotated copies, because the value is
         a view of it; otherwise the value is copied out.
+    kv_expanded : bool
+        Keys and values are copied to all heads before a fused attention kernel.
     norm_element : float
         Bytes an eager norm keeps for an element of its input, where not the family's; else 0.
     score_element : float
@@ -64,6 +66,7 @@ class Kernels:
     layout: str = "family"
     output_copies: Numeric = 0
     qkv_kept: bool = True
+    kv_expanded: bool = False
     norm_element: float = 0.0
     score_element: float = 0.0
     input_bytes: float = 0.0

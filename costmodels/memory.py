@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from costmodels.buffers import fixed_bytes
+from costmodels.buffers import buffers, fixed_bytes
 from costmodels.configuration import Configuration
-from costmodels.costs import MemoryCosts
+from costmodels.costs import Affine, MemoryCosts
 from costmodels.host import host_costs, nvme_costs
 from costmodels.memory_phases import phases
+from costmodels.states import step_apart
 
 
 def memory_costs(configuration: Configuration) -> MemoryCosts:
@@ -38,4 +39,12 @@ def memory_costs(configuration: Configuration) -> MemoryCosts:
         fixed=fixed_bytes(configuration),
         host=host_costs(configuration),
         nvme=nvme_costs(configuration),
+        step_apart=_step_apart(configuration),
+        varied_factor=configuration.stack.memory.varied_factor,
     )
+
+
+def _step_apart(c: Configuration) -> Affine | None:
+    """Blocks of the step beyond its peak, less buffers that exist at its time and before. [byte]"""
+    size = step_apart(c)
+    return None if size is None else size.raised(-buffers(c).step)

@@ -146,12 +146,13 @@ def _last_layer(s: Step) -> Phase:
     Or the one before it, with one layer's gradients less, but its input and a gather more.
     """
     c, own = s.c, kept(s.c)
+    several = s.c.architecture.layers > s.c.pp  # a stage of one layer has no layer before it
     fixed = s.buffers.reduction + recomputed_casts(c) + s.buffers.gathered_layer
     sizes = {
         g: size
         + own[g]
         + fixed
-        + np.maximum(0.0, s.buffers.prefetch + own[g] - s.states.layer_gradient)
+        + several * np.maximum(0.0, s.buffers.prefetch + own[g] - s.states.layer_gradient)
         for g, size in working(c, s.states.alive > 0).items()
     }
     activations = shared_tables(c) + s.first * first_stage_saved(c)

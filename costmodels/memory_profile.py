@@ -55,11 +55,14 @@ class MemoryProfile(BaseModel):
     output_copies: int = Field(default=0, ge=0)
     cp_copies: int = Field(default=0, ge=0)  # of the attention output, under context parallelism
     qkv_kept: bool = True
+    kv_expanded: bool = False  # keys and values are copied to all heads before a fused kernel
     fp8_inputs: bool = False  # linears keep their inputs in 8 bits
     selective: Literal["attention", "activations", "half"] = "attention"
+    checkpoints_offloaded: bool = False  # checkpointed layers keep their inputs on the host
 
     # tensor parallelism
     linear_inputs: Literal["gathered", "sharded"] = "gathered"  # under sequence parallelism
+    gather_buffer: bool = False  # what a sequence-parallel input is gathered into stays
     logits_sharded: bool = False
     embedding_split: bool = True  # the token embedding over tensor-parallel ranks
     vocab_multiple: int = Field(default=0, ge=0)  # the vocabulary is padded to this times tp
@@ -80,12 +83,17 @@ class MemoryProfile(BaseModel):
     dummy_gradients: bool = False  # one placeholder a weight shape, once made always alive
     weight_cache: dict[str, float] = {}  # casts kept beside the weights, by precision
     step_foreach: bool = False  # the optimizer step makes a parameter-sized temporary
+    # more temporaries of it for a parameter of a rank, beside foreach's and an fp32 gradient
+    step_bytes: float = Field(default=0.0, ge=0)
+    flat_bucket: float = Field(default=0.0, ge=0)  # what gradients are flattened into, at most
 
     # sharded parameters
     sync_each_micro_batch: bool = True  # fsdp: gradients are sharded after every micro-batch
     reduce_bytes: float = Field(default=4.0, gt=0)  # fsdp: per element of the reduction buffer
     reshard: bool = True  # fsdp: layers are freed after their forward
     whole_root: bool = True  # fsdp: embedding and head are one unit, gathered all the time
+    tables_whole: bool = False  # fsdp: token tables are split over all ranks and gathered whole
+    separate_units: bool = False  # fsdp: no root around the units: none gathered ahead or kept
     overlap_buckets: int = Field(default=1, ge=1)  # deepspeed: reduction buffers
 
     # loss
@@ -98,6 +106,10 @@ class MemoryProfile(BaseModel):
     # what a tensor count does not show
     unexplained: float = Field(default=0.0, ge=0)  # allocated bytes that no term accounts for
     allocator_factor: float = Field(default=1.0, ge=1)
+    # the step's flat tensors fit into no block freed before it, nor into such of its own, of so
+    # many bytes for a parameter of a rank; absent: they do
+    step_apart: float | None = Field(default=None, ge=0)
+    varied_factor: float = Field(default=1.0, ge=1)  # pool of activations, batches of many lengths
     context: float = Field(ge=0)  # CUDA context, library workspaces
     communicator: float = Field(ge=0)  # each NCCL communicator
     host_process: float = Field(default=0.0, ge=0)  # host memory of one rank before any offload

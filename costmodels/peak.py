@@ -18,7 +18,9 @@ class Peak:
     """Peak bytes of every stage; arrays broadcast to the stages. [byte]
 
     ``phases``: allocated bytes by phase name. ``classes``: the allocated bytes of the peak phase
-    by class. ``allocated <= reserved <= device``; device is what must fit on the GPU.
+    by class. ``allocated <= reserved <= device``; device is what must fit on the GPU. ``pool``:
+    what the caching allocator comes to hold, ``fixed`` apart, where the GPU has room for it; before
+    it runs out it returns cached blocks, so that ``reserved`` is enough.
     """
 
     phases: Mapping[str, Array]
@@ -26,6 +28,7 @@ class Peak:
     allocated: Array
     reserved: Array
     device: Array
+    pool: Array
 
 
 def phase_classes(
@@ -77,10 +80,41 @@ def peak(costs: MemoryCosts, layers: Numeric, granularity: Counts, offloaded: Nu
         classes[name] = np.take_along_axis(np.stack(rows), worst[None], axis=0)[0]
     allocated = np.max(stacked, axis=0)
     reserved = allocated * costs.allocator_factor
+    pool = reserved
+    if costs.step_apart is not None or costs.varied_factor > 1:
+        apart = costs.step_apart
+        step = None if apart is None else apart.at(layers, offloaded)
+        pool = np.maximum(reserved, _pool(costs, tables, totals, step) * costs.allocator_factor)
     return Peak(
         phases={n: np.broadcast_to(t, allocated.shape) for n, t in totals.items()},
         classes=classes,
         allocated=allocated,
         reserved=reserved,
         device=reserved + costs.fixed,
+        pool=pool,
     )
+
+
+def _pool(
+    costs: MemoryCosts,
+    tables: Mapping[str, Mapping[str, Array]],
+    totals: Mapping[str, Array],
+    step: Array | None,
+) -> Array:
+    """Bytes of all blocks the caching allocator gets, returning none. [byte]
+
+    A request takes a cached block that is large enough, or a new one (PyTorch,
+    c10/cuda/CUDACachingAllocator.cpp). Flat tensors of an optimizer step (``step``: what it frees
+    of its own) find none among the blocks of activations and buffers. Activations of a longer
+    batch find none among those of shorter ones, whose blocks smaller tensors split
+    (``varied_factor``).
+    """
+    zero = np.zeros(())
+    activations = {n: np.asarray(t.get("activations", zero)) for n, t in tables.items()}
+    before = [name for name in tables if name != "optimizer"]
+    held = [totals[n] + (costs.varied_factor - 1) * activations[n] for n in before]
+    if step is not None:
+        moving = [activations[n] + tables[n].get("buffers", zero) for n in before]
+        most = np.max(np.stack(np.broadcast_arrays(*moving)), axis=0)
+        held.append(totals["optimizer"] + most + step)
+    return np.asarray(np.max(np.stack(np.broadcast_arrays(*held)), axis=0))

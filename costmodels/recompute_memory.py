@@ -25,7 +25,7 @@ def checkpoint(c: Configuration) -> Numeric:
 
 def kept(c: Configuration) -> dict[str, Numeric]:
     """Bytes each layer keeps for one micro-batch, by granularity."""
-    segment = checkpoint(c)
+    segment = 0.0 * checkpoint(c) if c.stack.memory.checkpoints_offloaded else checkpoint(c)
     sizes: dict[str, Numeric] = {
         "none": on_rank(c, full_layer(c)),
         "selective": on_rank(c, selective_tensors(c)),

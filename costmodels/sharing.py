@@ -24,6 +24,7 @@ def kernels_of(c: Configuration) -> Kernels:
         layout=profile.layout,
         output_copies=profile.output_copies + profile.cp_copies * (np.asarray(c.cp) > 1),
         qkv_kept=profile.qkv_kept,
+        kv_expanded=profile.kv_expanded,
         norm_element=profile.norm_element,
         score_element=profile.score_element,
         input_bytes=1.0 if fp8 else 0.0,

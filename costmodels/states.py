@@ -143,15 +143,27 @@ def _step(c: Configuration, part: Held) -> Numeric:
     if profile.engine in ("ddp", "fsdp"):
         # torch's foreach Adam takes the square root of all second moments at once
         size = 4 * profile.moment_factor if profile.step_foreach else 0.0
-        return size * part.over(zero >= 1)
+        return (size + profile.step_bytes) * part.over(zero >= 1)
     if not mixed:
         return 0.0 * part.total
     narrow = gradient_bytes(c) == 2
     if profile.engine == "megatron":
-        return (4.0 if narrow else 0.0) * part.over(zero >= 1)  # fp32 copy of the gradient shard
+        copy = 4.0 if narrow else 0.0  # fp32 copy of the gradient shard
+        return (copy + profile.step_bytes) * part.over(zero >= 1)
     # DeepSpeed: the shard flattened in 16 bits, then cast to fp32; at stage 3 by sub-groups
     flat = np.where(zero >= 1, 2, 0) + 4 if narrow else np.where(zero >= 1, 4, 0)
     return np.where(zero >= 3, 0, flat * part.over(zero >= 1))
+
+
+def step_apart(c: Configuration) -> Affine | None:
+    """Blocks that the optimizer step frees and that are too small for its later tensors. [byte]"""
+    size, first, last = c.stack.memory.step_apart, (c.stage == 0) * 1, (c.stage == c.pp - 1) * 1
+    if size is None:
+        return None
+    sharded = np.asarray(c.zero_stage) >= 1
+    ends = ends_held(c, first, last).over(sharded) + leading_held(c, first).over(sharded)
+    per_layer = size * layer_held(c).over(sharded)
+    return Affine(size * ends, per_layer, -per_layer)
 
 
 def buckets_of(c: Configuration) -> ZeroBuckets:

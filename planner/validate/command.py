@@ -11,6 +11,7 @@ import numpy as np
 
 from costmodels.stack import load_stack, stack_names
 from planner.validate.accuracy import accuracy_page
+from planner.validate.consistency import without_repeats
 from planner.validate.evaluate import Scored, scored, source_score
 from planner.validate.headlines import headlines, oracle_headlines
 from planner.validate.intervals import interval_scores, interval_text
@@ -141,7 +142,7 @@ def read_runs(paths: Sequence[Path], stack: str | None = None, profile: Path | N
                 runs.append(resolve(row, kinds, stack, calibrated))
             except Skip as reason:
                 skipped[row.file, row.line] = str(reason)
-    return Read(tables, tuple(runs), skipped)
+    return Read(tables, without_repeats(runs), skipped)
 
 
 def _check_used(read: Read) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
+from costmodels.numeric import GIB
 from costmodels.stack import Stack
 from planner.validate.table import Row
 
@@ -74,6 +75,7 @@ class Kind(Strict):
     blocks: tuple[int, int] = (1, 2)  # what counts like a layer before and after the layers
     report: Literal["worst", "first"] = "worst"  # whose memory it prints
     memory_kind: MemoryKind = "allocated"
+    memory_unit: float = Field(default=GIB, gt=0)  # bytes in what its tables print as one GiB
     flops: Flops = "model_full_attention"
     defaults: dict[str, str] = {}  # column -> what an empty cell means
     set: dict[str, str] = {}  # column -> what it means whatever it says

@@ -56,7 +56,10 @@ def step_time(
     return step_flops(convention, architecture, seq_len, sequences, recompute) / (achieved * gpus)
 
 
-def memory(row: Row) -> float | None:
-    """Measured peak of one GPU. [byte]"""
+def memory(row: Row, unit: float = GIB) -> float | None:
+    """Measured peak of one GPU. [byte]
+
+    ``unit``: bytes in what the source calls a GiB.
+    """
     gib = row.number("peak_mem_gib")
-    return gib * GIB if gib else None
+    return gib * unit if gib else None

@@ -19,6 +19,7 @@ from costmodels.stack import Stack, load_stack
 from costmodels.step import step_time
 from costmodels.time import time_costs
 from planner.validate.columns import MEMORY_KINDS
+from planner.validate.consistency import TOO_LITTLE, own_states, prints_too_little
 from planner.validate.kinds import changed
 from planner.validate.run import Changes, Run
 from planner.validate.shipped import interval_of
@@ -178,19 +179,33 @@ def _memory(runs: Sequence[Run], fields: Fields, rescue: bool) -> tuple[Array, A
         stack = stack_of(some[0].stack, some[0].changes)
         cfg = configuration(some, changed(stack, {}, {**saving, **fields}))
         try:
-            layers = np.array(some[0].layers)
-            top = peak(memory_costs(cfg), layers, granularity(some[0]), moved(some[0]))
+            layers, costs = np.array(some[0].layers), memory_costs(cfg)
+            top = peak(costs, layers, granularity(some[0]), moved(some[0]))
+            states = own_states(costs, layers, moved(some[0]))
         except ValueError as error:
             for i in index:
                 problems[i] = f"not modelled: {error}"
             continue
         shape = (len(index), some[0].pp)
-        kinds = [np.broadcast_to(x, shape) for x in (top.allocated, top.reserved, top.device)]
+        room = np.maximum(some[0].cluster.memory_limit - costs.fixed, top.reserved)
+        pool = np.minimum(top.pool, room)
+        kinds = [np.broadcast_to(x, shape) for x in (top.allocated, pool, pool + costs.fixed)]
+        needed = np.broadcast_to(top.device, shape)
+        least = np.broadcast_to(states, shape)
         for place, (i, run) in enumerate(zip(index, some, strict=True)):
             own = kinds[MEMORY_KINDS.index(run.memory_kind)][place]
-            value[i] = own[0] if run.kind.report == "first" else own.max()
-            device[i] = kinds[2][place].max()
+            value[i] = _reported(run, own)
+            device[i] = needed[place].max()
+            if prints_too_little(run, float(_reported(run, least[place]))):
+                value[i], problems[i] = np.nan, TOO_LITTLE
     return value, device, problems
+
+
+def _reported(run: Run, stages: Array) -> float:
+    """Of one figure a stage, that of the rank a row reports."""
+    if run.stage is not None:
+        return float(stages[run.stage])
+    return float(stages[0] if run.kind.report == "first" else stages.max())
 
 
 def predict(runs: Sequence[Run]) -> Predictions:

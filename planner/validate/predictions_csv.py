@@ -8,7 +8,6 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from costmodels.numeric import GIB
 from planner.validate.predict import Predictions
 from planner.validate.run import Run
 from planner.validate.table import Row, Table
@@ -66,7 +65,8 @@ def _added(
     if key not in place:
         return {"skipped": skipped.get(key, "")}
     i, p = place[key], predictions
-    run, time, memory = runs[i], float(p.time[i]), float(p.memory[i]) / GIB
+    run, time, memory = runs[i], float(p.time[i]), float(p.memory[i])
+    memory /= run.kind.memory_unit  # as its source prints it
     tokens = run.sequences * run.seq_len / (time * run.n_gpus)
     outcome = "" if math.isnan(p.device[i]) else "ok" if p.device[i] <= p.limit[i] else "oom"
     reasons = dict.fromkeys(filter(None, (p.time_problem[i], p.memory_problem[i])))

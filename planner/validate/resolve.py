@@ -105,12 +105,13 @@ def resolve(
         layers=_stages(cells, architecture, layout["pp"], layout["virtual_stages"]),
         n_gpus=gpus,
         time=time,
-        memory=measured.memory(row),
+        memory=measured.memory(row, kind.memory_unit),
         memory_kind=printed,
         outcome=row.text("outcome"),
         time_skip=cells.reason("time_skip") or ("moe-time" if architecture.moe else ""),
         memory_skip=cells.reason("memory_skip"),
         comparable=kind.comparable and all(when.comparable for when in cells.applied),
+        stage=_stage(cells, gpus, layout["pp"]),
         assumed=tuple(sorted(set(cells.assumed))),
         **layout,
     )
@@ -239,6 +240,16 @@ def _stages(cells: Cells, architecture: Architecture, pp: int, chunks: int) -> t
     if len(layers) != pp or sum(layers) != architecture.layers:
         raise Skip("inconsistent as printed")
     return layers
+
+
+def _stage(cells: Cells, gpus: int, pp: int) -> int | None:
+    """The stage of the rank whose memory a row prints, stages being blocks of ranks."""
+    told = re.match(r"rank ?(\d+):", cells.row.text("notes"))
+    if told is None:
+        return None
+    if int(told[1]) >= gpus:
+        raise Skip("inconsistent as printed")
+    return int(told[1]) * pp // gpus
 
 
 def _partition(kind: Kind, architecture: Architecture, pp: int, chunks: int) -> tuple[int, ...]:

@@ -70,6 +70,7 @@ class Run:
     time_skip: str
     memory_skip: str
     comparable: bool = True  # counts in intervals
+    stage: int | None = None  # whose memory the row prints, where it names a rank
     assumed: tuple[str, ...] = field(default=())
 
     @property

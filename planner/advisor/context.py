@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING
 from planner.advisor.readers import Reading
 from planner.lint import Context, Device
 from planner.lint.deepspeed_facts import AUTO
-from planner.lint.deepspeed_keys import (
-    PIPELINE_DEGREE_KEYS,
-    TENSOR_DEGREE_KEYS,
-)
+from planner.lint.deepspeed_words import PIPELINE_DEGREE_KEYS, TENSOR_DEGREE_KEYS
 from planner.lint.document import Document, as_int, walk
 from planner.lint.names import names
 

@@ -17,10 +17,8 @@ from planner.advisor.source import Unreadable
 from planner.lint import Context, Finding, hf_value_rules, lint
 from planner.lint.context import check_framework
 from planner.lint.deepspeed_facts import DeepSpeedFacts
-from planner.lint.deepspeed_keys import (
-    VERSION,
-    version_tuple,
-)
+from planner.lint.deepspeed_keys import VERSION
+from planner.lint.deepspeed_schema import version_tuple
 from planner.lint.document import dotted
 from planner.lint.finding import worst
 from planner.lint.rule import Facts, apply_rules, order

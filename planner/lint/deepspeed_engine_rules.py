@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from planner.lint.deepspeed_facts import DeepSpeedFacts
-from planner.lint.deepspeed_keys import PIPELINE_DEGREE_KEYS
 from planner.lint.deepspeed_sources import ENGINE, ZERO, ZERO_FOLDER
+from planner.lint.deepspeed_words import PIPELINE_DEGREE_KEYS
 from planner.lint.document import as_bool, as_int, as_number
 from planner.lint.rule import Hit, Rule, remove_key, set_key
 

@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from planner.lint.deepspeed_facts import DeepSpeedFacts
-from planner.lint.deepspeed_keys import (
-    SECTIONS,
-    Key,
-    Section,
-    canonical,
-    version_tuple,
-)
+from planner.lint.deepspeed_keys import SECTIONS, canonical
+from planner.lint.deepspeed_schema import Key, Section, version_tuple
 from planner.lint.document import Path, Value
 
 Entry = tuple[Path, str, Value, Key | None, Section]

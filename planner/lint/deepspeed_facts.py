@@ -8,13 +8,9 @@ from functools import cached_property
 from typing import Any
 
 from planner.lint.context import Context
-from planner.lint.deepspeed_keys import (
-    PIPELINE_DEGREE_KEYS,
-    SECTIONS,
-    TENSOR_DEGREE_KEYS,
-    canonical,
-    version_tuple,
-)
+from planner.lint.deepspeed_keys import SECTIONS, canonical
+from planner.lint.deepspeed_schema import version_tuple
+from planner.lint.deepspeed_words import PIPELINE_DEGREE_KEYS, TENSOR_DEGREE_KEYS
 from planner.lint.document import Document, Path, Value, as_bool, as_int, as_number, walk
 
 AUTO = "auto"

@@ -6,16 +6,10 @@ from collections.abc import Iterator
 
 from planner.lint.deepspeed_entries import entries, is_strict
 from planner.lint.deepspeed_facts import DeepSpeedFacts
-from planner.lint.deepspeed_keys import (
-    FIRST,
-    PIPELINE_DEGREE_KEYS,
-    REMOVED,
-    SECTIONS,
-    TENSOR_DEGREE_KEYS,
-    canonical,
-    version_tuple,
-)
+from planner.lint.deepspeed_keys import SECTIONS, canonical
+from planner.lint.deepspeed_schema import FIRST, version_tuple
 from planner.lint.deepspeed_sources import CONFIG, UTILS, ZERO_CONFIG
+from planner.lint.deepspeed_words import PIPELINE_DEGREE_KEYS, REMOVED, TENSOR_DEGREE_KEYS
 from planner.lint.document import Path, Value, as_bool, as_int, dotted
 from planner.lint.finding import Edit
 from planner.lint.names import nearest

@@ -7,9 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from planner.lint.deepspeed_entries import entries, is_strict
 from planner.lint.deepspeed_facts import AUTO, DeepSpeedFacts
-from planner.lint.deepspeed_keys import (
-    Key,
-)
+from planner.lint.deepspeed_schema import Key
 from planner.lint.deepspeed_sources import CONFIG, UTILS, ZERO_CONFIG
 from planner.lint.document import Path, Value, as_bool, as_int, as_number
 from planner.lint.finding import Edit

@@ -1,107 +1,11 @@
-"""Hugging Face Trainer: flags against the DeepSpeed file, and flags against each other."""
+"""Hugging Face Trainer: flags against each other."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from planner.lint.deepspeed_facts import AUTO, TRAINER_DEFAULTS, DeepSpeedFacts
-from planner.lint.document import Path, Value, as_bool, as_int, as_number
+from planner.lint.document import as_bool, as_int, as_number
 from planner.lint.rule import Facts, Hit, Rule, remove_key, set_key
-
-# DeepSpeed key -> trainer argument that must agree (transformers 5.24.0,
-# src/transformers/integrations/deepspeed.py, trainer_config_process).
-_PAIRS: tuple[tuple[Path, str], ...] = (
-    (("train_micro_batch_size_per_gpu",), "per_device_train_batch_size"),
-    (("gradient_accumulation_steps",), "gradient_accumulation_steps"),
-    (("gradient_clipping",), "max_grad_norm"),
-    (("optimizer", "params", "lr"), "learning_rate"),
-    (("optimizer", "params", "eps"), "adam_epsilon"),
-    (("optimizer", "params", "weight_decay"), "weight_decay"),
-    (("scheduler", "params", "warmup_max_lr"), "learning_rate"),
-    (("fp16", "enabled"), "fp16"),
-    (("bf16", "enabled"), "bf16"),
-)
-
-
-def _expected(facts: DeepSpeedFacts) -> Iterator[tuple[Path, str, Value]]:
-    """Keys with explicit values and what the trainer's arguments make of them."""
-    for path, flag in _PAIRS:
-        value = facts.trainer(flag)
-        if flag in ("fp16", "bf16"):
-            value = as_bool(value)
-        if value is not None:
-            yield path, f"--{flag}", value
-    betas = [facts.trainer("adam_beta1"), facts.trainer("adam_beta2")]
-    if None not in betas:
-        yield ("optimizer", "params", "betas"), "--adam_beta1, --adam_beta2", betas
-    micro = as_int(facts.trainer("per_device_train_batch_size"))
-    accum = as_int(facts.trainer("gradient_accumulation_steps"))
-    if micro and accum and facts.ctx.world:
-        train = micro * accum * facts.ctx.world
-        yield ("train_batch_size",), f"{facts.ctx.world} processes x {micro} x {accum}", train
-    warmup = as_number(facts.trainer("warmup_steps"))
-    ratio = facts.trainer("warmup_ratio")
-    if warmup is not None and not ratio and (warmup == 0 or warmup >= 1):
-        steps = max(1, int(warmup))
-        yield ("scheduler", "params", "warmup_num_steps"), "--warmup_steps", steps
-
-
-def mismatch(facts: DeepSpeedFacts) -> Iterator[Hit]:
-    """Explicit values that differ from the trainer's."""
-    if (
-        facts.ctx.framework == "plain"
-        or facts.ctx.trainer is None
-        or facts.ctx.framework == "megatron"
-    ):
-        return
-    for path, flag, value in _expected(facts):
-        given = facts.doc.get(*path)
-        if given is None or given == AUTO or _same(given, value):
-            continue
-        values = {"given": given, "flag": flag, "value": value}
-        yield Hit(path, values, (set_key(*path, value=AUTO),))
-
-
-def _same(given: Value, value: Value) -> bool:
-    """Equality as Python sees it: "8" differs from 8, 1 equals 1.0."""
-    if isinstance(given, bool) or isinstance(value, bool):
-        return as_bool(given) == as_bool(value) and not isinstance(given, str)
-    return bool(given == value)
-
-
-def explicit(facts: DeepSpeedFacts) -> Iterator[Hit]:
-    """Explicit values where the trainer's arguments are not known."""
-    if facts.ctx.framework != "hf" or facts.ctx.trainer is not None:
-        return
-    pairs = [(path, flag) for path, flag in _PAIRS if flag not in ("fp16", "bf16")]
-    pairs.append((("train_batch_size",), "per_device_train_batch_size"))
-    for path, flag in pairs:
-        given = facts.doc.get(*path)
-        if as_number(given) is not None:
-            values = {"given": given, "flag": flag, "default": TRAINER_DEFAULTS.get(flag)}
-            yield Hit(path, values, (set_key(*path, value=AUTO),))
-
-
-DEEPSPEED_RULES: tuple[Rule[DeepSpeedFacts], ...] = (
-    Rule(
-        "hf-mismatch",
-        "error",
-        "the file says {given}, {flag} makes it {value}: the trainer stops and lists the two",
-        'write "auto"',
-        "transformers 5.24.0, src/transformers/integrations/deepspeed.py (fill_match)",
-        mismatch,
-    ),
-    Rule(
-        "hf-explicit-value",
-        "info",
-        "{given} must equal what --{flag} (default {default}) makes of it, or the trainer stops",
-        'write "auto"',
-        "transformers 5.24.0, src/transformers/integrations/deepspeed.py (fill_match)",
-        explicit,
-    ),
-)
-
-# --- flags alone ---
 
 _EIGHT_BIT = ("bnb", "8bit", "4bit", "adafactor", "galore", "apollo", "lomo", "ademamix", "lion")
 
@@ -223,57 +127,8 @@ def precision_conflict(facts: Facts) -> Iterator[Hit]:
             yield Hit((flag,), values, (remove_key(flag), set_key(other, value=True)))
 
 
-def repeated(facts: Facts) -> Iterator[Hit]:
-    """A flag given twice."""
-    for flaw in facts.doc.flaws:
-        if flaw.kind == "repeated":
-            yield Hit(flaw.path, {"flag": flaw.detail})
-
-
-# Flags that say where things are, not how training runs.
-_NO_MATTER: tuple[str, ...] = (
-    "path",
-    "file",
-    "dir",
-    "folder",
-    "name",
-    "save",
-    "load",
-    "port",
-    "addr",
-    "token",
-)
-_NO_MATTER += ("project", "entity", "id", "data", "dataset", "tokenizer_model", "cache", "rank")
-
-
-def unresolved(facts: Facts) -> Iterator[Hit]:
-    """A value only a run would give."""
-    for flaw in facts.doc.flaws:
-        name = str(flaw.path[0]) if flaw.path else ""
-        if flaw.kind == "unresolved" and not name.endswith(_NO_MATTER):
-            yield Hit(flaw.path, {"flag": flaw.detail})
-
-
 _ARGS = "transformers 5.24.0, src/transformers/training_args.py"
 
-ARGUMENT_RULES: tuple[Rule[Facts], ...] = (
-    Rule(
-        "args-repeated",
-        "warning",
-        "{flag} is given more than once; the last one counts",
-        "take one out",
-        "Python argparse: a later option overwrites an earlier one",
-        repeated,
-    ),
-    Rule(
-        "args-unresolved",
-        "info",
-        "the value of {flag} depends on the environment or a command; it is taken as unknown",
-        "give the variable a value in the script, or pass the flag with --args",
-        "POSIX shell, parameter expansion and command substitution",
-        unresolved,
-    ),
-)
 
 RULES: tuple[Rule[Facts], ...] = (
     Rule(

@@ -9,6 +9,8 @@ from planner.lint import (
     accelerate_deepspeed_rules,
     accelerate_fsdp_rules,
     accelerate_rules,
+    argument_rules,
+    axolotl_engine_rules,
     axolotl_rules,
     deepspeed_auto_rules,
     deepspeed_batch_rules,
@@ -18,11 +20,15 @@ from planner.lint import (
     deepspeed_offload_rules,
     deepspeed_optimizer_rules,
     deepspeed_precision_rules,
+    deepspeed_scheduler_rules,
     deepspeed_value_rules,
+    hf_deepspeed_rules,
     hf_rules,
     hf_value_rules,
     llamafactory_rules,
     megatron_key_rules,
+    megatron_pipeline_rules,
+    megatron_recompute_rules,
     megatron_rules,
     megatron_run_rules,
     plan_rules,
@@ -41,10 +47,11 @@ DEEPSPEED_RULES: tuple[Rule[DeepSpeedFacts], ...] = (
     *deepspeed_batch_rules.RULES,
     *deepspeed_precision_rules.RULES,
     *deepspeed_optimizer_rules.RULES,
+    *deepspeed_scheduler_rules.RULES,
     *deepspeed_offload_rules.RULES,
     *deepspeed_bucket_rules.RULES,
     *deepspeed_engine_rules.RULES,
-    *hf_rules.DEEPSPEED_RULES,
+    *hf_deepspeed_rules.RULES,
 )
 ACCELERATE_RULES: tuple[Rule[Facts], ...] = (
     *yaml_rules.RULES,
@@ -53,10 +60,12 @@ ACCELERATE_RULES: tuple[Rule[Facts], ...] = (
     *accelerate_fsdp_rules.RULES,
 )
 MEGATRON_RULES: tuple[Rule[Facts], ...] = (
-    *hf_rules.ARGUMENT_RULES,
+    *argument_rules.RULES,
     *megatron_rules.RULES,
+    *megatron_pipeline_rules.RULES,
     *megatron_key_rules.RULES,
     *megatron_run_rules.RULES,
+    *megatron_recompute_rules.RULES,
     hf_rules.ATTENTION_RULE,
 )
 LLAMAFACTORY_RULES: tuple[Rule[Facts], ...] = (
@@ -69,13 +78,18 @@ LLAMAFACTORY_RULES: tuple[Rule[Facts], ...] = (
 KIND_RULES: Mapping[str, tuple[Rule[Facts], ...]] = {
     "accelerate": ACCELERATE_RULES,
     "trainer": (
-        *hf_rules.ARGUMENT_RULES,
+        *argument_rules.RULES,
         *hf_rules.RULES,
         *hf_value_rules.RULES,
         hf_rules.ATTENTION_RULE,
     ),
     "llamafactory": LLAMAFACTORY_RULES,
-    "axolotl": (*yaml_rules.RULES, *axolotl_rules.RULES, hf_rules.ATTENTION_RULE),
+    "axolotl": (
+        *yaml_rules.RULES,
+        *axolotl_rules.RULES,
+        *axolotl_engine_rules.RULES,
+        hf_rules.ATTENTION_RULE,
+    ),
     "megatron": MEGATRON_RULES,
     "plan": plan_rules.RULES,
 }

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from planner.lint import accelerate_rules
-from planner.lint.deepspeed_keys import OPTIMIZERS, SCHEDULERS
+from planner.lint import accelerate_keys
+from planner.lint.deepspeed_words import OPTIMIZERS, SCHEDULERS
 from planner.lint.hf_value_rules import FSDP_WORDS
 from planner.lint.names import names
 
@@ -38,7 +38,7 @@ def test_keys_of_an_accelerate_file():
 
     known = {field.name for field in dataclasses.fields(ClusterConfig)}
     # process_config turns these two into newer ones
-    assert known | {"fp16", "dynamo_backend"} == accelerate_rules.TOP_KEYS
+    assert known | {"fp16", "dynamo_backend"} == accelerate_keys.TOP_KEYS
 
 
 def test_options_of_the_launcher():
@@ -51,8 +51,8 @@ def test_options_of_the_launcher():
         for word in ("DeepSpeed", "FSDP")
         if title and title.startswith(word)
     }
-    assert options["DeepSpeed"] == accelerate_rules.DEEPSPEED_KEYS
-    assert options["FSDP"] | {"fsdp_ignored_modules"} == accelerate_rules.FSDP_KEYS
+    assert options["DeepSpeed"] == accelerate_keys.DEEPSPEED_KEYS
+    assert options["FSDP"] | {"fsdp_ignored_modules"} == accelerate_keys.FSDP_KEYS
 
 
 def test_choices_of_the_fsdp_section():
@@ -64,7 +64,7 @@ def test_choices_of_the_fsdp_section():
         ("FSDP_STATE_DICT_TYPE", "fsdp_state_dict_type"),
         ("FSDP_SHARDING_STRATEGY", "fsdp_sharding_strategy"),
     ):
-        words = {w for w in accelerate_rules.FSDP_CHOICES[key] if not w.isdigit()}
+        words = {w for w in accelerate_keys.FSDP_CHOICES[key] if not w.isdigit()}
         assert words == set(getattr(constants, name))
 
 
@@ -79,14 +79,14 @@ def test_words_of_a_deepspeed_file():
 def test_words_of_torch():
     from torch import optim
 
-    from planner.lint import deepspeed_optimizer_rules as rules
+    from planner.lint import deepspeed_optimizer_rules, deepspeed_scheduler_rules
 
     def classes(module, base):
         found = (getattr(module, name) for name in dir(module))
         kinds = (item for item in found if isinstance(item, type) and issubclass(item, base))
         return {kind.__name__ for kind in kinds if kind is not base}
 
-    assert set(rules._TORCH_OPTIMIZERS) == classes(optim, optim.Optimizer)
+    assert set(deepspeed_optimizer_rules._TORCH_OPTIMIZERS) == classes(optim, optim.Optimizer)
     schedulers = classes(optim.lr_scheduler, optim.lr_scheduler.LRScheduler)
     schedulers = {name for name in schedulers if not name.startswith("_")}
-    assert schedulers == rules._TORCH_SCHEDULERS
+    assert schedulers == deepspeed_scheduler_rules._TORCH_SCHEDULERS

@@ -17,7 +17,8 @@ from costmodels.buckets import zero_buckets
 from costmodels.params import embedding_parameters, mean_layer_parameters, total_parameters
 from planner.emit.deepspeed import deepspeed_config
 from planner.emit.deepspeed_zero import offload_ratio, sub_group_size
-from planner.lint.deepspeed_keys import REMOVED, SECTIONS, canonical
+from planner.lint.deepspeed_keys import SECTIONS, canonical
+from planner.lint.deepspeed_words import REMOVED
 
 WITH_JSON = [name for name in ALL if name.split("/")[0] in ("deepspeed", "megatron-deepspeed")]
 

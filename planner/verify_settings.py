@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from planner.advisor.shell import UNKNOWN, Script, read_script
+from planner.advisor.shell import Script, read_script
+from planner.advisor.shell_words import UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ def run(
     report = judge(files, **options)
     if not apply:
         return report, (), ()
-    from planner.advisor.core import write_patched_saying
+    from planner.advisor.writing import write_patched_saying
 
     return report, *write_patched_saying(report, plan, **options)
 

@@ -7,8 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from planner.advisor.context import context_of
 from planner.advisor.judgement import Judgement
 from planner.advisor.missing import missing_files
+from planner.advisor.options import Options, checked_fields, hidden_size_of, typed_arguments
+from planner.advisor.paths import expand
 from planner.advisor.readers import Reading, read_arguments, read_file
 from planner.advisor.report import Advice, Cause, FileReport, FilledAuto, Report
 from planner.advisor.settings import Settings
@@ -25,8 +28,6 @@ from planner.lint.rule import Facts, apply_rules, order
 
 if TYPE_CHECKING:
     from hardware_db import Cluster
-from planner.advisor.context import context_of
-from planner.advisor.options import Options, checked_fields, hidden_size_of, typed_arguments
 
 
 def advise(
@@ -81,7 +82,7 @@ def advise(
     ValueError
         If an option is wrong; one line. An unreadable file is reported, not raised.
     """
-    options = _options(
+    options = options_of(
         context=context,
         deepspeed_version=deepspeed_version,
         client_optimizer=client_optimizer,
@@ -93,13 +94,13 @@ def advise(
         gpus=gpus,
         **fields,
     )
-    cluster = _cluster(gpus, options.fields) if gpus else None
+    cluster = cluster_of(gpus, options.fields) if gpus else None
     if model:
         hidden_size_of(model)
     return Report(files=tuple(report_on(path, options, cluster) for path in expand(files)))
 
 
-def _options(
+def options_of(
     *,
     context: str | None = None,
     deepspeed_version: str = VERSION,
@@ -127,52 +128,6 @@ def _options(
     )
 
 
-def write_patched(report: Report, plan: int = 1, **options: Any) -> tuple[Path, ...]:
-    """Write the patched copy of every file a report has patches for, beside the original.
-
-    :func:`write_patched_saying` returns the remarks too.
-
-    ``options`` are those of :func:`advise`.
-
-    Raises
-    ------
-    ValueError
-        If a file cannot be patched or written; one line.
-    """
-    return write_patched_saying(report, plan, **options)[0]
-
-
-def write_patched_saying(
-    report: Report, plan: int = 1, **options: Any
-) -> tuple[tuple[Path, ...], tuple[str, ...]]:
-    """:func:`write_patched`, and a line for all that was not written, or written anew."""
-    from planner.advisor.apply import patched_path, patched_texts, remarks
-
-    chosen = _options(**options)
-    cluster = _cluster(chosen.gpus, chosen.fields) if chosen.gpus else None
-
-    def findings_of(reading: Reading) -> tuple[Finding, ...]:
-        return all_findings(reading, context_of(reading, chosen, cluster))
-
-    texts: dict[Path, str] = {}
-    said: list[str] = []
-    for one in report.files:
-        own = {} if one.error else patched_texts(one, findings_of, plan)
-        texts |= own
-        said += remarks(one, plan, own)
-    written = []
-    for path, text in texts.items():
-        if not path.is_file():
-            continue  # a section, or a file that the script itself writes
-        target = patched_path(path)
-        try:
-            target.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise ValueError(f"{target}: cannot write: {error.strerror or error}") from None
-        written.append(target)
-    return tuple(written), tuple(said)
-
-
 def _version(text: str) -> str:
     version_tuple(text)
     return text
@@ -184,44 +139,6 @@ def _symptom(name: str | None) -> str | None:
     if name is not None and name not in SYMPTOMS:
         raise ValueError(f"symptom {name!r}: expected one of {', '.join(SYMPTOMS)}")
     return name
-
-
-def expand(files: str | Path | Iterable[str | Path]) -> list[Path]:
-    """Paths with patterns written out; a pattern without a match stays as it is."""
-    given = [files] if isinstance(files, str | Path) else list(files)
-    out: list[Path] = []
-    for item in given:
-        text = str(item)
-        found = _matches(Path(text)) if set(text) & set("*?[") else []
-        if Path(text).is_dir():
-            found = _in_folder(Path(text))
-        out += found or [Path(text)]
-    return list(dict.fromkeys(out))
-
-
-_SUFFIXES = frozenset({".json", ".yaml", ".yml", ".sh", ".bash", ".sbatch", ".slurm"})
-
-
-def _in_folder(folder: Path) -> list[Path]:
-    """The files of a folder that the advisor can read."""
-    out = []
-    for path in sorted(folder.iterdir()):
-        if path.suffix in _SUFFIXES and path.is_file():
-            try:
-                read_file(path, follow=False)
-            except Unreadable:
-                continue
-            out.append(path)
-    return out
-
-
-def _matches(pattern: Path) -> list[Path]:
-    root = Path(pattern.anchor) if pattern.anchor else Path()
-    try:
-        found = root.glob(str(pattern.relative_to(pattern.anchor)))
-        return sorted(path for path in found if path.is_file())
-    except (ValueError, OSError):
-        return []  # not a pattern after all
 
 
 def report_on(path: Path, options: Options, cluster: Cluster | None) -> FileReport:
@@ -280,7 +197,7 @@ def _causes(
     return causes(symptom, Case(reading.document, ctx, settings, judged, findings))
 
 
-def _cluster(gpus: str, fields: Mapping[str, Any]) -> Cluster:
+def cluster_of(gpus: str, fields: Mapping[str, Any]) -> Cluster:
     from hardware_db import parse_gpus
 
     return parse_gpus(gpus, extra=fields.get("hardware"))

@@ -7,13 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any
 
-from planner.advisor.arguments import (
-    FILE_FLAGS,
-    Launch,
-    find_launch,
-    other_launches,
-    parse_flags,
-)
+from planner.advisor.arguments import FILE_FLAGS, Launch, find_launch, other_launches
+from planner.advisor.flags import parse_flags
 from planner.advisor.shell import Word
 from planner.advisor.source import Source, Unreadable, decode, read_source
 from planner.lint.document import Document, Flaw, Place, dotted
@@ -92,7 +87,7 @@ def read_arguments(text: str, name: str = "--args", kind: str = "") -> Document:
     script = read_script(text, name)
     words = [word for command in script.commands for word in command]
     document = parse_flags(words, name, text=text)
-    from planner.advisor.arguments import flags_kind
+    from planner.advisor.flags import flags_kind
 
     return replace(document, kind=kind or flags_kind(document.data))
 

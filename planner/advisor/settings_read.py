@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from planner.advisor.arguments import TRAINER_MARKS
+from planner.advisor.flags import TRAINER_MARKS
 from planner.advisor.readers import Reading
 from planner.advisor.settings import Settings
 from planner.advisor.settings_engines import accelerate, deepspeed, plan

@@ -6,7 +6,7 @@ import math
 import bundles
 
 from planner import advise
-from planner.advisor.core import write_patched
+from planner.advisor.writing import write_patched
 from planner.verify_run import LOSS, launch
 
 STEPS = 3

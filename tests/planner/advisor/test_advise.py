@@ -468,17 +468,17 @@ def test_source_without_a_folder_follows_nothing() -> None:
 
 
 def test_checkpointing_and_micro_batch_are_traded_when_it_fits(tmp_path: Path) -> None:
-    from planner.advisor.advice import _speeding
+    from planner.advisor.changes import speeding
     from planner.advisor.readers import read_file
     from planner.lint import Context
 
     reading = read_file(write(tmp_path, "d.json", AUTO))
     base = {"offload_optimizer": "none", "offload_parameters": "none", "zero_stage": 3}
-    off = _speeding(
+    off = speeding(
         {**base, "recompute": "none", "micro_batch": 1, "grad_accum": 4}, Context(), reading
     )
     assert {"recompute": "full", "micro_batch": 4} in off
-    on = _speeding(
+    on = speeding(
         {**base, "recompute": "full", "micro_batch": 4, "grad_accum": 1}, Context(), reading
     )
     assert {"recompute": "none", "micro_batch": 2} in on

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from planner import advise
 from planner.advisor.arguments import find_launch
-from planner.advisor.core import write_patched
 from planner.advisor.edit import apply_edits
 from planner.advisor.readers import read_text
 from planner.advisor.shell import read_script
 from planner.advisor.source import Source
+from planner.advisor.writing import write_patched
 from planner.lint.document import Document
 from planner.lint.finding import Edit
 from planner.lint.rule import move_key, remove_key, set_key

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from planner import advise
-from planner.advisor.core import write_patched, write_patched_saying
-from planner.advisor.formats import patch_lines, render
+from planner.advisor.formats import render
+from planner.advisor.formats_text import patch_lines
+from planner.advisor.writing import write_patched, write_patched_saying
 
 GPUS = {"model": "llama3-8b", "gpus": "8xA100-80G", "seq_len": 4096}
 DS = {

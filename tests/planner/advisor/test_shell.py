@@ -10,8 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from one_line import one_line
 
-from planner.advisor.arguments import find_launch, parse_flags
-from planner.advisor.shell import UNKNOWN, calculate, read_script
+from planner.advisor.arguments import find_launch
+from planner.advisor.arithmetic import calculate
+from planner.advisor.flags import parse_flags
+from planner.advisor.shell import read_script
+from planner.advisor.shell_words import UNKNOWN
 from planner.advisor.source import Unreadable
 
 SCRIPT = r"""#!/bin/bash

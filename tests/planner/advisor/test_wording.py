@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from planner import advise
-from planner.advisor.formats import render, sarif
+from planner.advisor.formats import render
+from planner.advisor.formats_sarif import sarif
 from planner.lint import Context, lint_deepspeed
 
 FITS = {

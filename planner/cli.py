@@ -17,10 +17,10 @@ from planner.cli_common import (
     EXIT_UNKNOWN,
     EXIT_USAGE,
     AsJson,
-    Profile,
     finish,
     guard,
 )
+from planner.cli_options import Forbid, JobFile, Max, Min, takes_job_options
 from planner.cli_tools import calibrate, validate, verify
 
 app = typer.Typer(
@@ -31,43 +31,6 @@ app = typer.Typer(
     help="Plan the training of large models: a model and some GPUs in, a proven plan out.",
 )
 
-Model = Annotated[
-    str | None,
-    typer.Option(help="Catalogue name, size such as 13b, config.json, or YAML shape."),
-]
-Gpus = Annotated[
-    str | None, typer.Option(help="8xA100-80G, 4x8xH100-80G, 2xp4d.24xlarge, or auto.")
-]
-SeqLen = Annotated[int | None, typer.Option(help="Tokens in a sequence (4096).")]
-GlobalBatch = Annotated[int | None, typer.Option(help="Sequences in a step (512).")]
-GlobalTokens = Annotated[int | None, typer.Option(help="Tokens in a step, instead.")]
-Optimizer = Annotated[
-    str | None,
-    typer.Option(help="sgd momentum adam adamw adafactor adam8bit lion muon (adamw)."),
-]
-Precision = Annotated[str | None, typer.Option(help="auto fp32 tf32 fp16 bf16 fp8 (auto).")]
-StackOption = Annotated[
-    str | None,
-    typer.Option("--stack", help="auto deepspeed megatron-deepspeed megatron fsdp2 (auto)."),
-]
-GradDtype = Annotated[str | None, typer.Option(help="Gradient accumulation dtype (the stack's).")]
-Dropout = Annotated[float | None, typer.Option(help="Dropout probability (0).")]
-CrossEntropy = Annotated[str | None, typer.Option(help="auto eager fused chunked (auto).")]
-Hardware = Annotated[Path | None, typer.Option(help="YAML with your own GPUs or nodes.")]
-IntraBandwidth = Annotated[str | None, typer.Option(help="Between GPUs of a node: 300GB/s.")]
-InterBandwidth = Annotated[str | None, typer.Option(help="Between nodes, per node: 400Gb/s.")]
-HostMemory = Annotated[str | None, typer.Option(help="RAM of a node: 512GB.")]
-Nvme = Annotated[str | None, typer.Option(help="NVMe capacity of a node: 8TB; 0 for none.")]
-MemoryLimit = Annotated[str | None, typer.Option(help="Memory to plan for on a GPU: 72GiB.")]
-Fix = Annotated[list[str] | None, typer.Option(help="AXIS=VALUE[,VALUE...], e.g. tp=4.")]
-Min = Annotated[list[str] | None, typer.Option(help="AXIS=NUMBER, e.g. pp=2.")]
-Max = Annotated[list[str] | None, typer.Option(help="AXIS=NUMBER, e.g. zero_stage=2.")]
-Forbid = Annotated[
-    list[str] | None, typer.Option(help="AXIS or AXIS=VALUE, e.g. offload_optimizer.")
-]
-JobFile = Annotated[
-    Path | None, typer.Argument(help="job.yaml with the same fields; options override it.")
-]
 FailOn = Annotated[str, typer.Option(help="Exit 1 also for a plan that is 'tight'.")]
 
 
@@ -97,27 +60,10 @@ def options(
 
 
 @app.command()
+@takes_job_options
 def solve(
     job: JobFile = None,
-    model: Model = None,
-    gpus: Gpus = None,
-    seq_len: SeqLen = None,
-    global_batch: GlobalBatch = None,
-    global_tokens: GlobalTokens = None,
-    optimizer: Optimizer = None,
-    precision: Precision = None,
-    stack: StackOption = None,
-    grad_dtype: GradDtype = None,
-    dropout: Dropout = None,
-    cross_entropy: CrossEntropy = None,
-    hardware: Hardware = None,
-    profile: Profile = None,
-    intra_bandwidth: IntraBandwidth = None,
-    inter_bandwidth: InterBandwidth = None,
-    host_memory: HostMemory = None,
-    nvme: Nvme = None,
-    memory_limit: MemoryLimit = None,
-    fix: Fix = None,
+    *,
     min: Min = None,
     max: Max = None,
     forbid: Forbid = None,
@@ -144,10 +90,18 @@ def solve(
     no_files: Annotated[bool, typer.Option("--no-files", help="Write no files.")] = False,
     fail_on: FailOn = "none",
     json: AsJson = False,
+    **options: Any,
 ) -> None:
     """Find the best plan for a job, prove it, and write the files that launch it."""
-    options = {k: v for k, v in locals().items() if k not in _NOT_FIELDS}
-    fields = _fields(job, options)
+    search: dict[str, Any] = {
+        "min": min,
+        "max": max,
+        "forbid": forbid,
+        "priority": priority,
+        "top": top,
+    }
+    search |= {"time_limit": time_limit, "allow_idle": allow_idle, "accept_tight": accept_tight}
+    fields = _fields(job, {**options, **search})
     _need(fields, fail_on)
     from planner.api import solve_to_files
 
@@ -160,36 +114,19 @@ def solve(
 
 
 @app.command()
+@takes_job_options
 def estimate(
     job: JobFile = None,
-    model: Model = None,
-    gpus: Gpus = None,
-    seq_len: SeqLen = None,
-    global_batch: GlobalBatch = None,
-    global_tokens: GlobalTokens = None,
-    optimizer: Optimizer = None,
-    precision: Precision = None,
-    stack: StackOption = None,
-    grad_dtype: GradDtype = None,
-    dropout: Dropout = None,
-    cross_entropy: CrossEntropy = None,
-    hardware: Hardware = None,
-    profile: Profile = None,
-    intra_bandwidth: IntraBandwidth = None,
-    inter_bandwidth: InterBandwidth = None,
-    host_memory: HostMemory = None,
-    nvme: Nvme = None,
-    memory_limit: MemoryLimit = None,
-    fix: Fix = None,
+    *,
     fail_on: FailOn = "none",
     json: AsJson = False,
+    **options: Any,
 ) -> None:
     """Predict one given configuration: memory, verdict and step time.
 
     Axes come from --fix; those left out are at rest (one, none, ZeRO-0), and dp follows from the
     GPUs.
     """
-    options = {k: v for k, v in locals().items() if k not in _NOT_FIELDS}
     fields = _fields(job, options)
     _need(fields, fail_on)
     from planner.api import estimate_text
@@ -224,8 +161,6 @@ def gpus(
 
 for tool in (advise, verify, validate, calibrate):
     app.command()(tool)
-
-_NOT_FIELDS = ("job", "output", "force", "no_files", "fail_on", "json")
 
 
 def _need(fields: dict[str, Any], fail_on: str) -> None:

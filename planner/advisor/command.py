@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from planner.cli_common import EXIT_USAGE, Profile, finish, guard
+from planner.cli_options import Hardware, HostMemory, InterBandwidth
+
 if TYPE_CHECKING:
     from planner.advisor.report import Report
 
@@ -28,12 +31,10 @@ def advise(
     global_batch: Annotated[int | None, typer.Option(help="Sequences in a step.")] = None,
     optimizer: Annotated[str | None, typer.Option(help="Where the files do not say.")] = None,
     cross_entropy: Annotated[str | None, typer.Option(help="auto eager fused chunked.")] = None,
-    hardware: Annotated[Path | None, typer.Option(help="YAML with your own GPUs.")] = None,
-    profile: Annotated[Path | None, typer.Option(help="Profile from planner calibrate.")] = None,
-    host_memory: Annotated[str | None, typer.Option(help="RAM of a node: 512GB.")] = None,
-    inter_bandwidth: Annotated[
-        str | None, typer.Option(help="Between nodes, per node: 400Gb/s.")
-    ] = None,
+    hardware: Hardware = None,
+    profile: Profile = None,
+    host_memory: HostMemory = None,
+    inter_bandwidth: InterBandwidth = None,
     context: Annotated[
         str | None, typer.Option(help="hf accelerate plain megatron (inferred).")
     ] = None,
@@ -70,7 +71,7 @@ def advise(
     fmt = "json" if json else format
     for name, value, known in (("format", fmt, FORMATS), ("fail-on", fail_on, FAIL_ON)):
         if value not in known:
-            _stop(f"--{name} {value!r}: expected one of {', '.join(known)}")
+            raise finish(f"--{name} {value!r}: expected one of {', '.join(known)}", EXIT_USAGE)
     options: dict[str, Any] = {
         "model": model,
         "gpus": gpus,
@@ -91,10 +92,7 @@ def advise(
     }
     if deepspeed_version is not None:
         options["deepspeed_version"] = deepspeed_version
-    try:
-        report, written, said = run(files, apply=apply, plan=plan, **options)
-    except ValueError as error:
-        _stop(" ".join(str(error).split()))
+    report, written, said = guard(run, files, apply=apply, plan=plan, **options)
     typer.echo(render(report, fmt).encode("utf-8", "replace").decode("utf-8"))
     for path in written:
         typer.echo(f"wrote {path}", err=True)
@@ -125,8 +123,3 @@ def run(
     from planner.advisor.writing import write_patched_saying
 
     return report, *write_patched_saying(report, plan, **options)
-
-
-def _stop(message: str) -> None:
-    typer.echo(f"planner: {message}", err=True)
-    raise typer.Exit(2)

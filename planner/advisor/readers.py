@@ -11,7 +11,7 @@ from planner.advisor.arguments import FILE_FLAGS, Launch, find_launch, other_lau
 from planner.advisor.flags import parse_flags
 from planner.advisor.shell import Word
 from planner.advisor.source import Source, Unreadable, decode, read_source
-from planner.lint.document import Document, Flaw, Place, dotted
+from planner.lint.document import Document, Flaw, Format, Path, Place, dotted
 from planner.lint.names import names
 
 KINDS = ("deepspeed", "accelerate", "trainer", "llamafactory", "axolotl", "megatron", "plan")
@@ -98,29 +98,30 @@ def _json(source: Source) -> Document:
     value, places, flaws = read_json(source.text, source.name)
     if source.mark:
         flaws = (*flaws, Flaw("byte-mark", (), Place(1, 1), source.mark))
-    document = Document(
-        kind="deepspeed",
-        name=source.name,
-        data=value,
-        places=places,
-        flaws=flaws,
-        format="json",
-        text=source.text,
-    )
-    return replace(document, kind=_kind(_mapping(document)))
+    return _document(source, "json", value, places, flaws)
 
 
 def _yaml(source: Source) -> Document:
     from planner.advisor.read_yaml import read_yaml
 
     value, places, flaws = read_yaml(source.text, source.name)
+    return _document(source, "yaml", value, places, flaws)
+
+
+def _document(
+    source: Source,
+    format: Format,
+    value: Any,
+    places: Mapping[Path, Place],
+    flaws: tuple[Flaw, ...],
+) -> Document:
     document = Document(
-        kind="accelerate",
+        kind="",
         name=source.name,
         data=value,
         places=places,
         flaws=flaws,
-        format="yaml",
+        format=format,
         text=source.text,
     )
     return replace(document, kind=_kind(_mapping(document)))

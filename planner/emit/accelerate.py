@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from planner.emit.families import decoder_layer
-from planner.emit.hf import coarser
+from planner.emit.hf import all_or_none
 from planner.emit.launch import Launch, Script, describe, launch_script
 from planner.emit.layout import MASTER_PORT, layout
 from planner.emit.refusal import require, whole_offload
@@ -64,7 +64,7 @@ def accelerate_fsdp2(job: Job, plan: Plan) -> tuple[str, list[str]]:
         name,
         f"the sequence {job.seq_len} must be a multiple of 2 x cp {plan.cp}",
     )
-    checkpointing, notes = _checkpointing(job, plan)
+    checkpointing, notes = all_or_none(job, plan)
     data = _common(job, plan, "FSDP")
     data["mixed_precision"] = plan.precision if plan.precision in ("bf16", "fp16") else "no"
     data["fsdp_config"] = {
@@ -112,14 +112,6 @@ def emit_accelerate_fsdp2(job: Job, plan: Plan) -> dict[str, str]:
         accelerate=FSDP2_CONFIG,
     )
     return {"launch.sh": launch_script(job, plan, launch), FSDP2_CONFIG: text}
-
-
-def _checkpointing(job: Job, plan: Plan) -> tuple[bool, list[str]]:
-    layers = job.architecture.layers
-    counts = {name: count for name, count in plan.recompute_layers.items() if count}
-    if set(counts) <= {"none"}:
-        return False, []
-    return True, [] if counts == {"full": layers} else [coarser(counts, layers)]
 
 
 def _header(job: Job, plan: Plan) -> str:

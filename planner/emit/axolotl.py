@@ -12,9 +12,9 @@ from planner.emit.hf import (
     ATTENTION,
     HF_CONFIG,
     TRAINER_OPTIMIZERS,
+    all_or_none,
     auto_config,
     check_trainer,
-    coarser,
 )
 from planner.emit.launch import describe
 from planner.emit.layout import layout
@@ -67,7 +67,7 @@ def axolotl_files(job: Job, plan: Plan) -> tuple[dict[str, str], list[str]]:
         data |= {"adam_beta1": recipe.betas[0], "adam_beta2": recipe.betas[1]}
     if recipe.eps is not None:
         data["adam_epsilon"] = recipe.eps
-    checkpointing, notes = _checkpointing(job, plan)
+    checkpointing, notes = all_or_none(job, plan)
     if plan.stack == "fsdp2":
         data |= _fsdp(job, plan, checkpointing)
         files = {}
@@ -82,14 +82,6 @@ def axolotl_files(job: Job, plan: Plan) -> tuple[dict[str, str], list[str]]:
         f" torchrun -- --nproc_per_node={layout(job, plan).gpus_per_node}",
     ]
     return {"axolotl.yaml": dump_yaml(data, "\n".join(header)), **files}, notes
-
-
-def _checkpointing(job: Job, plan: Plan) -> tuple[bool, list[str]]:
-    layers = job.architecture.layers
-    counts = {name: count for name, count in plan.recompute_layers.items() if count}
-    if set(counts) <= {"none"}:
-        return False, []
-    return True, [] if counts == {"full": layers} else [coarser(counts, layers)]
 
 
 def _fsdp(job: Job, plan: Plan, checkpointing: bool) -> dict[str, Any]:

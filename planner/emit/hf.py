@@ -150,6 +150,15 @@ def trainer_checkpointing(job: Job, plan: Plan) -> tuple[dict[str, Any], list[st
     return {"activation_checkpointing": True, "activation_checkpointing_kwargs": kwargs}, notes
 
 
+def all_or_none(job: Job, plan: Plan) -> tuple[bool, list[str]]:
+    """Whether layers are checkpointed, where it is all of them or none; what that changes."""
+    layers = job.architecture.layers
+    counts = {name: count for name, count in plan.recompute_layers.items() if count}
+    if set(counts) <= {"none"}:
+        return False, []
+    return True, [] if counts == {"full": layers} else [coarser(counts, layers)]
+
+
 def coarser(counts: dict[str, int], layers: int) -> str:
     """What checkpointing every layer instead changes."""
     text = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))

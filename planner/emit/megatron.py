@@ -9,8 +9,14 @@ from __future__ import annotations
 from planner.emit.launch import Argument, Launch, Script, launch_script
 from planner.emit.layout import single_connection
 from planner.emit.megatron_layout import chunk_layers, needs_layout, pipeline_layout
-from planner.emit.megatron_model import NAME, SCHEDULE_ARGUMENTS, check_model, model_arguments
-from planner.emit.recipe import LOG_EVERY, RECIPES, TRAIN_STEPS
+from planner.emit.megatron_model import (
+    NAME,
+    SCHEDULE_ARGUMENTS,
+    check_model,
+    model_arguments,
+    recipe_arguments,
+)
+from planner.emit.recipe import LOG_EVERY, TRAIN_STEPS
 from planner.emit.refusal import require, whole_offload
 from planner.job import Job
 from planner.plan import Plan
@@ -236,22 +242,7 @@ def sharding_arguments(plan: Plan) -> list[Argument]:
 
 def optimizer_arguments(job: Job) -> list[Argument]:
     """Optimizer and schedule. Its Adam decays weights as AdamW does."""
-    name = job.spec.optimizer
-    recipe = RECIPES[name]
-    arguments: list[Argument] = [
-        ("--optimizer", "adam" if name in ("adam", "adamw") else "sgd"),
-        ("--lr", str(recipe.lr)),
-        ("--weight-decay", str(recipe.weight_decay)),
-    ]
-    if recipe.betas:
-        arguments += [
-            ("--adam-beta1", str(recipe.betas[0])),
-            ("--adam-beta2", str(recipe.betas[1])),
-            ("--adam-eps", str(recipe.eps)),
-        ]
-    else:
-        arguments.append(("--sgd-momentum", str(recipe.momentum or 0.0)))
-    return [*arguments, *SCHEDULE_ARGUMENTS]
+    return [*recipe_arguments(job.spec.optimizer), *SCHEDULE_ARGUMENTS]
 
 
 def data_arguments(job: Job) -> list[Argument]:

@@ -10,9 +10,9 @@ from costmodels.architecture import Architecture
 from planner.emit.deepspeed import CONFIG, deepspeed_config
 from planner.emit.launch import Argument, Launch, Script, launch_script
 from planner.emit.layout import single_connection
-from planner.emit.megatron_model import SCHEDULE_ARGUMENTS
+from planner.emit.megatron_model import SCHEDULE_ARGUMENTS, recipe_arguments, size_arguments
 from planner.emit.norm import norm_argument
-from planner.emit.recipe import LOG_EVERY, RECIPES, TRAIN_STEPS
+from planner.emit.recipe import LOG_EVERY, TRAIN_STEPS
 from planner.emit.refusal import one_recompute, require, whole_offload
 from planner.emit.rope import base_arguments
 from planner.emit.text import dump_json
@@ -172,12 +172,8 @@ def model_arguments(job: Job) -> list[Argument]:
     """The network."""
     arch = job.architecture
     arguments: list[Argument] = [
-        ("--num-layers", str(arch.layers)),
-        ("--hidden-size", str(arch.hidden)),
-        ("--ffn-hidden-size", str(arch.ffn)),
-        ("--num-attention-heads", str(arch.heads)),
+        *size_arguments(arch),
         ("--num-key-value-heads", str(arch.kv_heads)),
-        ("--kv-channels", str(arch.head_dim)),
         ("--seq-length", str(job.seq_len)),
         ("--max-position-embeddings", str(max(job.seq_len, positions(arch, job.seq_len)))),
         ("--normalization", arch.norm),
@@ -261,25 +257,10 @@ def recompute_arguments(plan: Plan) -> list[Argument]:
 
 def optimizer_arguments(job: Job, plan: Plan) -> list[Argument]:
     """Optimizer and schedule. Its Adam is AdamW; without decay they are the same."""
-    name = job.spec.optimizer
-    recipe = RECIPES[name]
-    arguments: list[Argument] = [
-        ("--optimizer", "adam" if name in ("adam", "adamw") else "sgd"),
-        ("--lr", str(recipe.lr)),
-        ("--weight-decay", str(recipe.weight_decay)),
-    ]
-    if recipe.betas:
-        arguments += [
-            ("--adam-beta1", str(recipe.betas[0])),
-            ("--adam-beta2", str(recipe.betas[1])),
-            ("--adam-eps", str(recipe.eps)),
-        ]
-    if name in ("sgd", "momentum"):
-        arguments.append(("--sgd-momentum", str(recipe.momentum or 0.0)))
-    elif plan.offload_optimizer == "none":
-        arguments.append(("--ds_fused_adam",))
-    else:
-        arguments.append(("--cpu-optimizer",))
+    arguments = recipe_arguments(job.spec.optimizer)
+    if job.spec.optimizer in ("adam", "adamw"):
+        on_gpu = plan.offload_optimizer == "none"
+        arguments.append(("--ds_fused_adam" if on_gpu else "--cpu-optimizer",))
     return [*arguments, *SCHEDULE_ARGUMENTS]
 
 

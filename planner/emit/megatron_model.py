@@ -5,7 +5,7 @@ from __future__ import annotations
 from costmodels.architecture import Architecture, LatentAttention, MixtureOfExperts
 from planner.emit.launch import Argument
 from planner.emit.norm import norm_argument
-from planner.emit.recipe import GRADIENT_CLIPPING, WARMUP_STEPS
+from planner.emit.recipe import GRADIENT_CLIPPING, RECIPES, WARMUP_STEPS
 from planner.emit.refusal import require
 from planner.emit.rope import megatron_rope
 from planner.job import Job
@@ -60,15 +60,40 @@ def activation(arch: Architecture) -> list[Argument]:
     return []
 
 
-def model_arguments(job: Job, plan: Plan) -> list[Argument]:
-    """Shape, norms, positions, attention variants and experts."""
-    arch = job.architecture
-    arguments: list[Argument] = [
+def size_arguments(arch: Architecture) -> list[Argument]:
+    """Layers and widths, spelled alike in Megatron-LM and Megatron-DeepSpeed."""
+    return [
         ("--num-layers", str(arch.layers)),
         ("--hidden-size", str(arch.hidden)),
         ("--ffn-hidden-size", str(arch.ffn)),
         ("--num-attention-heads", str(arch.heads)),
         ("--kv-channels", str(arch.head_dim)),
+    ]
+
+
+def recipe_arguments(optimizer: str) -> list[Argument]:
+    """Optimizer and its numbers, spelled alike in both."""
+    recipe = RECIPES[optimizer]
+    arguments: list[Argument] = [
+        ("--optimizer", "adam" if optimizer in ("adam", "adamw") else "sgd"),
+        ("--lr", str(recipe.lr)),
+        ("--weight-decay", str(recipe.weight_decay)),
+    ]
+    if recipe.betas:
+        return [
+            *arguments,
+            ("--adam-beta1", str(recipe.betas[0])),
+            ("--adam-beta2", str(recipe.betas[1])),
+            ("--adam-eps", str(recipe.eps)),
+        ]
+    return [*arguments, ("--sgd-momentum", str(recipe.momentum or 0.0))]
+
+
+def model_arguments(job: Job, plan: Plan) -> list[Argument]:
+    """Shape, norms, positions, attention variants and experts."""
+    arch = job.architecture
+    arguments: list[Argument] = [
+        *size_arguments(arch),
         ("--seq-length", str(job.seq_len)),
         ("--max-position-embeddings", str(_positions(arch, job.seq_len))),
         ("--position-embedding-type", POSITIONS[arch.positional]),

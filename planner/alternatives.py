@@ -8,7 +8,7 @@ from planner.evaluate import evaluate
 from planner.job import Job
 from planner.optimum import Found, choice_of
 from planner.plan import Alternative, Plan
-from planner.tables import RANKED
+from planner.ranking import RANKED
 
 SMALLER = 0.9  # of the chosen plan's peak: worth showing for its memory
 RECOMPUTE_WEIGHT = {"none": 0, "selective": 1, "full": 2, "every_2": 3, "every_4": 4}

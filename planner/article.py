@@ -18,7 +18,7 @@ from planner.job import Job
 from planner.nearest import nearest
 from planner.optimum import choice_of, fastest
 from planner.plan import Plan, Predicted
-from planner.report import gib, seconds
+from planner.report_rows import gib, seconds
 from planner.space import Shapes
 
 ROUNDED = 1.05  # "13B" includes 13.02e9 parameters

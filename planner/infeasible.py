@@ -12,7 +12,7 @@ from planner.nearest import Nearest, nearest
 from planner.optimum import choice_of, fastest
 from planner.plan import Infeasible, Relaxation
 from planner.refusals import why_none_is_valid
-from planner.report import GIB, describe_plan, gib
+from planner.report_rows import GIB, describe_plan, gib
 from planner.spec import JobSpec
 
 MIN_SEQ_LEN = 512

@@ -9,7 +9,7 @@ from typing import Any
 from hardware_db import find, gpu_names, load_gpu, load_node, node_names
 from hardware_db.files import read
 from planner.catalogue import bare_sizes, load_entry, load_model, model_names, resolve_model
-from planner.report import GIB, table
+from planner.report_rows import GIB, table
 
 
 def model_table(name: str | None, as_json: bool) -> str:

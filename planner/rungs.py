@@ -14,7 +14,7 @@ from planner.job import Job
 from planner.nearest import nearest
 from planner.optimum import Found, choice_of, fastest
 from planner.plan import Predicted, Rung
-from planner.report import gib
+from planner.report_rows import gib
 from planner.space import Shapes
 
 Mask = Callable[[Job, Shapes], Array]

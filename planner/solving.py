@@ -15,7 +15,7 @@ from planner.infeasible import explain
 from planner.job import Job
 from planner.optimum import Found, choice_of, found_in
 from planner.plan import Alternative, Plan, Predicted, Proof, Result
-from planner.report import describe_plan, gib, seconds
+from planner.report_rows import describe_plan, gib, seconds
 from planner.rungs import ladder_trace
 from planner.solver import search as proof
 from planner.solver.cpsat import solve_shape

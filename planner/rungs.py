@@ -67,7 +67,7 @@ def _anything(job: Job, c: Shapes) -> Array:
     return np.full(len(c), True)
 
 
-# The order of intrusiveness, as in planner.tables.rank.
+# The order of intrusiveness, as in planner.ranking.rank.
 STEPS = (
     Step("gradient checkpointing", _nothing),
     Step("ZeRO-1/2", _sharded),

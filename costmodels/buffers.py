@@ -8,8 +8,9 @@ import numpy as np
 
 from costmodels.backward_memory import weight_element
 from costmodels.configuration import Configuration
+from costmodels.flat_copies import flat_copies
 from costmodels.head_memory import table_bytes
-from costmodels.held import ends_held, held, layer_held
+from costmodels.held import ends_held, held, layer_held, stage_held
 from costmodels.numeric import Numeric
 from costmodels.params import layer_parameters, mlp_parameters
 from costmodels.sharing import batch_of, kernels_of
@@ -26,6 +27,7 @@ class Buffers:
     gradients on their way to other ranks, from the second layer of a backward on. ``prefetch``:
     of ``backward``, what the last layer of a backward does without. ``gathered_layer``: of
     ``layer``, what the last one still has. ``root_reduction``: when the ends' gradients leave.
+    ``cached``: blocks of the end of a step that stay reserved while the layers run.
     """
 
     forward: Numeric
@@ -38,6 +40,7 @@ class Buffers:
     prefetch: Numeric = 0.0
     gathered_layer: Numeric = 0.0
     root_reduction: Numeric = 0.0
+    cached: Numeric = 0.0
 
 
 def buffers(c: Configuration) -> Buffers:
@@ -101,12 +104,17 @@ def _deepspeed(c: Configuration, first: Numeric, last: Numeric) -> Buffers:
     # lets gradients of two more wait for their reduction (stage3.py, max_param_reduce_events)
     flat = np.where(zero >= 1, bucket, 0.0) * np.where(zero >= 3, 4, 1)
     always = np.where(zero >= 3, bucket, 0.0)
+    cached: Numeric = 0.0 * last
+    if c.stack.memory.flat_copies != "reused":
+        flat = np.where(zero == 1, 0.0, flat)
+        cached = cached + flat_copies(c, stage_held(c, first, last))
     return Buffers(
         forward=gathered + always + 0.0 * last,
         loss=gathered + always + 0.0 * last,
         backward=gathered + flat + table * last,
         embedding=gathered + flat + table * first,
         step=np.where(zero == 0, bucket, always) + 0.0 * last,
+        cached=cached,
     )
 
 

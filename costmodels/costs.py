@@ -45,6 +45,14 @@ class Affine:
         """The cost times a factor."""
         return Affine(self.const * factor, self.per_layer * factor, self.per_offloaded * factor)
 
+    def plus(self, other: Affine) -> Affine:
+        """Both costs together."""
+        return Affine(
+            self.const + other.const,
+            self.per_layer + other.per_layer,
+            self.per_offloaded + other.per_offloaded,
+        )
+
     def raised(self, const: Numeric) -> Affine:
         """The cost and something more, whatever the stage holds."""
         return Affine(self.const + const, self.per_layer, self.per_offloaded)
@@ -83,12 +91,14 @@ class Phase:
     ``classes``: the memory classes apart from per-granularity activations. ``kept[g]``: bytes
     each layer at granularity g keeps alive, all in-flight micro-batches together. ``working[g]``:
     held once while a layer at granularity g runs (the largest g present on the stage counts).
+    ``cached``: dead blocks the caching allocator keeps for other phases and can release.
     """
 
     name: str
     classes: Mapping[str, Affine]
     kept: Mapping[str, Numeric] = field(default_factory=dict)
     working: Mapping[str, Numeric] = field(default_factory=dict)
+    cached: Numeric = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +111,8 @@ class MemoryCosts:
     ``nvme``: bytes on the node's drives for one rank. ``step_apart``: where no tensor of the
     optimizer step fits into a block that was freed before it, what the step itself frees and
     cannot use again. ``varied_factor``: activations of batches of
-    many lengths take this times the longest one's (both widen what the allocator holds where the
-    GPU has room, not what must fit).
+    many lengths take this times the longest one's (both, and a phase's cached blocks, widen what
+    the allocator holds where the GPU has room, not what must fit).
     """
 
     phases: tuple[Phase, ...]

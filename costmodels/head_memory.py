@@ -68,7 +68,8 @@ def loss_bytes(c: Configuration, moment: str) -> Numeric:
     held = size * logit_count(c)
     if moment == "backward":
         held = np.maximum(held, _projection_backward(c))
-    earlier = c.stack.memory.last_outputs if c.pp > 1 else 0.0
+    profile = c.stack.memory
+    earlier = profile.last_outputs if c.pp > 1 or profile.engine_alone else 0.0
     held = held + earlier * logit_count(c)
     if figures.lost and moment == "backward":
         held = held + np.maximum(figures.lost * logit_count(c) - _gradients_of_last(c), 0.0)

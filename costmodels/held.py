@@ -96,3 +96,15 @@ def ends_held(c: Configuration, first: Numeric, last: Numeric) -> Held:
         table = token_table(c.architecture, vocabulary(c)) * first
         parameters = parameters + Parameters(sharded=-table, replicated=table)
     return held(c, parameters)
+
+
+def stage_held(c: Configuration, first: Numeric, last: Numeric) -> Held:
+    """All parameters of a stage with an even share of the layers."""
+    layer, ends = layer_held(c), ends_held(c, first, last)
+    share = c.architecture.layers / c.pp
+    return Held(
+        dense=layer.dense * share + ends.dense,
+        routed=layer.routed * share + ends.routed,
+        shards=ends.shards,
+        routed_shards=ends.routed_shards,
+    )

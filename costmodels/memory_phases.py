@@ -84,7 +84,7 @@ def _classes(s: Step, gradients: Affine, activations: Numeric, side: Affine) -> 
 
 def _before_backward(s: Step) -> Affine:
     """Gradients that exist before a backward begins."""
-    return s.states.gradients.scaled(s.states.alive)
+    return s.states.gradients.scaled(s.states.alive).plus(s.states.stale)
 
 
 def _outside(s: Step, head: Numeric) -> Numeric:
@@ -95,7 +95,8 @@ def _outside(s: Step, head: Numeric) -> Numeric:
     c, profile = s.c, s.c.stack.memory
     size = s.flight * s.first * first_stage_saved(c) + head * last_stage_saved(c)
     if c.pp > 1:
-        tensors = profile.stage_outputs * (1 - s.last) + profile.stage_inputs * (1 - s.first)
+        outputs = profile.stage_outputs / (np.asarray(c.tp) if profile.outputs_split else 1)
+        tensors = outputs * (1 - s.last) + profile.stage_inputs * (1 - s.first)
         size = size + tensors * s.flight * checkpoint(c)
     return np.asarray(size + shared_tables(c))
 
@@ -112,14 +113,16 @@ def _forward(s: Step) -> Phase:
     activations = _outside(s, s.last) + s.last * (loss_bytes(c, "forward") + uncast_output(c))
     side = Affine(s.buffers.forward + head_cast(c, s.last), s.buffers.layer + casts(c))
     layers = {g: size * s.flight for g, size in kept(c).items()}
-    return Phase("forward", _classes(s, _before_backward(s), activations, side), layers)
+    classes = _classes(s, _before_backward(s), activations, side)
+    return Phase("forward", classes, layers, cached=s.buffers.cached)
 
 
 def _loss(s: Step) -> Phase:
     """The loss is differentiated: logits, their copies and their gradients."""
     activations = _outside(s, s.last) + s.last * loss_bytes(s.c, "backward")
     side = Affine(s.buffers.loss + head_cast(s.c, s.last), s.buffers.layer)
-    return Phase("loss", _classes(s, _before_backward(s), activations, side), _layers(s))
+    classes = _classes(s, _before_backward(s), activations, side)
+    return Phase("loss", classes, _layers(s), cached=s.buffers.cached)
 
 
 def _backward(s: Step) -> Phase:
@@ -137,7 +140,8 @@ def _backward(s: Step) -> Phase:
         for g, size in working(c, s.states.alive > 0).items()
     }
     side = Affine(s.buffers.backward, s.buffers.layer)
-    return Phase("backward", _classes(s, gradients, activations, side), layers, sizes)
+    classes = _classes(s, gradients, activations, side)
+    return Phase("backward", classes, layers, sizes, s.buffers.cached)
 
 
 def _last_layer(s: Step) -> Phase:
@@ -158,8 +162,10 @@ def _last_layer(s: Step) -> Phase:
     activations = shared_tables(c) + s.first * first_stage_saved(c)
     missing = s.states.layer_gradient + s.states.embedding_gradient
     gradients = s.states.gradients.raised(-np.where(s.states.alive > 0, 0.0, missing))
+    gradients = gradients.plus(s.states.stale)
     side = Affine(s.buffers.backward - s.buffers.prefetch)
-    return Phase("last layer", _classes(s, gradients, activations, side), {}, sizes)
+    classes = _classes(s, gradients, activations, side)
+    return Phase("last layer", classes, {}, sizes, s.buffers.cached)
 
 
 def _embedding(s: Step) -> Phase:
@@ -174,7 +180,10 @@ def _embedding(s: Step) -> Phase:
     activations = shared_tables(c) + s.first * first_stage_saved(c)
     tables = s.buffers.embedding + s.first * more * table_bytes(c)
     side = Affine(np.maximum(tables, s.buffers.root_reduction))
-    return Phase("embedding", _classes(s, s.states.gradients, activations, side))
+    gradients = s.states.gradients.plus(s.states.stale)
+    return Phase(
+        "embedding", _classes(s, gradients, activations, side), cached=s.buffers.cached
+    )
 
 
 def _metrics(s: Step) -> Phase:

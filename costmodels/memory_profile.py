@@ -70,6 +70,8 @@ class MemoryProfile(BaseModel):
     # pipeline
     least_in_flight: int = Field(default=1, ge=1)
     stage_outputs: bool = False  # a stage's output stays until its backward
+    outputs_split: bool = False  # those outputs are divided over tensor-parallel ranks
+    engine_alone: bool = False  # the pipeline engine runs a single stage, too
     stage_inputs: bool = False  # what a stage received stays beside the copy it works on
     last_outputs: float = Field(default=0.0, ge=0)  # per logit, outputs the schedule holds on to
 
@@ -80,6 +82,7 @@ class MemoryProfile(BaseModel):
     moment_factor: float = Field(default=1.0, gt=0)  # optimizer state, relative to fp32 moments
     gradients_stay: bool = False  # allocated once, alive in every phase
     gradient_leftover: dict[str, float] = {}  # 16-bit gradients beside fp32 accumulators
+    stale_gradients: dict[str, float] = {}  # without ZeRO, of the step before, until the next one
     dummy_gradients: bool = False  # one placeholder a weight shape, once made always alive
     weight_cache: dict[str, float] = {}  # casts kept beside the weights, by precision
     step_foreach: bool = False  # the optimizer step makes a parameter-sized temporary
@@ -95,6 +98,8 @@ class MemoryProfile(BaseModel):
     tables_whole: bool = False  # fsdp: token tables are split over all ranks and gathered whole
     separate_units: bool = False  # fsdp: no root around the units: none gathered ahead or kept
     overlap_buckets: int = Field(default=1, ge=1)  # deepspeed: reduction buffers
+    # deepspeed, ZeRO-1: see costmodels.flat_copies; queued: the host runs ahead of the reduction
+    flat_copies: Literal["reused", "kept", "queued"] = "reused"
 
     # loss
     cross_entropy: Literal["eager", "fused", "chunked"] = "eager"

@@ -80,11 +80,11 @@ def peak(costs: MemoryCosts, layers: Numeric, granularity: Counts, offloaded: Nu
         classes[name] = np.take_along_axis(np.stack(rows), worst[None], axis=0)[0]
     allocated = np.max(stacked, axis=0)
     reserved = allocated * costs.allocator_factor
-    pool = reserved
+    pool = np.maximum(reserved, _with_cached(costs, totals))
     if costs.step_apart is not None or costs.varied_factor > 1:
         apart = costs.step_apart
         step = None if apart is None else apart.at(layers, offloaded)
-        pool = np.maximum(reserved, _pool(costs, tables, totals, step) * costs.allocator_factor)
+        pool = np.maximum(pool, _pool(costs, tables, totals, step) * costs.allocator_factor)
     return Peak(
         phases={n: np.broadcast_to(t, allocated.shape) for n, t in totals.items()},
         classes=classes,
@@ -93,6 +93,12 @@ def peak(costs: MemoryCosts, layers: Numeric, granularity: Counts, offloaded: Nu
         device=reserved + costs.fixed,
         pool=pool,
     )
+
+
+def _with_cached(costs: MemoryCosts, totals: Mapping[str, Array]) -> Array:
+    """The largest phase with the blocks that are kept for others meanwhile. [byte]"""
+    held = [totals[p.name] * costs.allocator_factor + np.asarray(p.cached) for p in costs.phases]
+    return np.asarray(np.max(np.stack(np.broadcast_arrays(*held)), axis=0))
 
 
 def _pool(

@@ -39,7 +39,8 @@ class States:
 
     ``gradients`` once all of them exist; ``alive`` the share that does so before a backward.
     ``layer_gradient``, ``head_gradient``, ``embedding_gradient``: those of one layer, of what
-    follows the layers on the last stage, and of the rest of the first stage.
+    follows the layers on the last stage, and of the rest of the first stage. ``stale``: of the
+    step before, until the optimizer steps again.
     """
 
     weights: Affine
@@ -50,6 +51,7 @@ class States:
     layer_gradient: Numeric
     head_gradient: Numeric
     embedding_gradient: Numeric
+    stale: Affine
 
 
 def gradient_bytes(c: Configuration) -> float:
@@ -152,6 +154,8 @@ def _step(c: Configuration, part: Held) -> Numeric:
         return (copy + profile.step_bytes) * part.over(zero >= 1)
     # DeepSpeed: the shard flattened in 16 bits, then cast to fp32; at stage 3 by sub-groups
     flat = np.where(zero >= 1, 2, 0) + 4 if narrow else np.where(zero >= 1, 4, 0)
+    if not narrow and profile.flat_copies != "reused":
+        flat = 0 * flat  # the first BF16_Optimizer steps on the gradients it accumulated
     return np.where(zero >= 3, 0, flat * part.over(zero >= 1))
 
 
@@ -214,7 +218,20 @@ def states(c: Configuration) -> States:
         layer_gradient=layer.gradients,
         head_gradient=head.gradients * gradients_on_gpu,
         embedding_gradient=embedding * gradients_on_gpu,
+        stale=_stale(c, ends_held(c, first, last), leading_held(c, first)),
     )
+
+
+def _stale(c: Configuration, ends: Held, leading: Held) -> Affine:
+    """Gradients of the step before that nothing frees before the next ones replace them.
+
+    Megatron-LM of 2021 sets ``main_grad`` to a parameter's gradient and clears only ``grad``, so
+    the old 16-bit tensor lives on, as does the fp32 copy made for the optimizer. (Megatron-LM
+    v2.4, megatron/model/distributed.py, allreduce_gradients; megatron/optimizer/optimizer.py)
+    """
+    size = c.stack.memory.stale_gradients.get(c.precision, 0.0)
+    size = size * np.where(np.asarray(c.zero_stage) == 0, 1.0, 0.0)
+    return Affine(size * (ends.total + leading.total), size * layer_held(c).total)
 
 
 def _weights_leave(c: Configuration) -> Numeric:

@@ -181,9 +181,7 @@ def _embedding(s: Step) -> Phase:
     tables = s.buffers.embedding + s.first * more * table_bytes(c)
     side = Affine(np.maximum(tables, s.buffers.root_reduction))
     gradients = s.states.gradients.plus(s.states.stale)
-    return Phase(
-        "embedding", _classes(s, gradients, activations, side), cached=s.buffers.cached
-    )
+    return Phase("embedding", _classes(s, gradients, activations, side), cached=s.buffers.cached)
 
 
 def _metrics(s: Step) -> Phase:

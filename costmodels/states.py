@@ -229,8 +229,8 @@ def _stale(c: Configuration, ends: Held, leading: Held) -> Affine:
     the old 16-bit tensor lives on, as does the fp32 copy made for the optimizer. (Megatron-LM
     v2.4, megatron/model/distributed.py, allreduce_gradients; megatron/optimizer/optimizer.py)
     """
-    size = c.stack.memory.stale_gradients.get(c.precision, 0.0)
-    size = size * np.where(np.asarray(c.zero_stage) == 0, 1.0, 0.0)
+    stays = np.where(np.asarray(c.zero_stage) == 0, 1.0, 0.0)
+    size = c.stack.memory.stale_gradients.get(c.precision, 0.0) * stays
     return Affine(size * (ends.total + leading.total), size * layer_held(c).total)
 
 

@@ -67,10 +67,10 @@ def ds(p, **fields):
 def test_flat_copies_enlarge_what_is_reserved_alone(dp, copies):
     c, plain = ds({"flat_copies": copies}, dp=dp), ds({"flat_copies": "reused"}, dp=dp)
     one, other = top(c, 24), top(plain, 24)
-    assert (one.device >= one.needed).all()
-    assert (other.device == other.needed).all()
+    assert (one.pool >= one.reserved).all()
+    assert (other.pool == other.reserved).all()
     assert (one.allocated <= other.allocated).all()  # the bucket is no longer beside activations
-    assert (one.device <= one.needed + flat_copies(c, stage_held(c, 1, 1)) * (1 + 1e-9)).all()
+    assert (one.pool <= one.reserved + flat_copies(c, stage_held(c, 1, 1)) * (1 + 1e-9)).all()
 
 
 def test_a_model_of_more_than_a_bucket():

@@ -84,7 +84,8 @@ def _fused_core(
 ) -> tuple[Saved, ...]:
     """Inputs and output of a flash or memory-efficient kernel."""
     unit = batch.tokens * kernels.element
-    if fused_qkv(arch, kernels):
+    copied = kernels.kv_expanded and k < q  # out of the projection's output, which then goes
+    if fused_qkv(arch, kernels) and not copied:
         kept = _projected(arch, kernels, batch, q, k)
     else:
         expanded = kernels.kv_expanded or (kernels.attention == "efficient" and kernels.mask)

@@ -1,6 +1,7 @@
 """A training software stack, as data: what it can express, what it allocates, how it spends time.
 
-One YAML file a stack in ``costmodels/stacks/``; every number carries its source beside it.
+One YAML file a stack in ``costmodels/stacks/``; every number carries its source beside it. How
+sure predictions are is filled in from ``costmodels/intervals.yaml``.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Literal
 import yaml
 from pydantic import BaseModel, ConfigDict
 
+from costmodels.intervals import with_intervals
 from costmodels.memory_profile import MemoryProfile
 from costmodels.time_profile import TimeProfile
 
@@ -72,7 +74,8 @@ def load_stack(name: str) -> Stack:
     path = folder / f"{name}.yaml"
     if not path.is_file():
         raise ValueError(f"unknown stack {name!r}: expected one of {', '.join(stack_names())}")
-    return Stack.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return Stack.model_validate(with_intervals(name, data))
 
 
 @cache

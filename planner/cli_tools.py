@@ -43,6 +43,13 @@ def validate(
         Path | None, typer.Option(help="CSV to write: the rows with their predictions.")
     ] = None,
     profile: Profile = None,
+    residuals: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="missed|SOURCE",
+            help="Split errors by axis: of figures that miss their target, or of a source.",
+        ),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Score the cost models on measured runs: time, memory, verdicts, ranks and regret."""
@@ -51,7 +58,7 @@ def validate(
 
     def scored() -> Any:
         try:
-            return score(runs, logo, stack, predictions, profile)
+            return score(runs, logo, stack, predictions, profile, residuals or ())
         except NothingScored as error:
             raise finish(str(error), EXIT_NO) from None
 

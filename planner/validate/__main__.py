@@ -1,4 +1,4 @@
-"""Write docs/accuracy.md or the intervals: python -m planner.validate RUNS.csv... -o FILE."""
+"""Write docs/accuracy.md and the intervals: python -m planner.validate RUNS.csv... -o FILE."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from planner.validate.command import accuracy, write_intervals
+from planner.validate.command import publish
 
 
 def main(
@@ -15,12 +15,9 @@ def main(
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Page to write.")] = None,
     intervals: Annotated[Path | None, typer.Option(help="Intervals to write, YAML.")] = None,
 ) -> None:
-    """Write the accuracy page of some tables, or the intervals their held-out errors ask for."""
+    """Write the accuracy page of some tables, and the intervals their held-out errors ask for."""
     try:
-        if intervals is not None:
-            write_intervals(runs, intervals)
-        if output is not None:
-            accuracy(runs, output)
+        publish(runs, output, intervals)
     except ValueError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None

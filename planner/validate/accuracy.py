@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from pydantic import BaseModel
 
 from costmodels.stack import load_stack, stack_names
 from planner.validate.accuracy_text import HEADER, NOT_MODELLED
+from planner.validate.interval_text import interval_section
 from planner.validate.kinds import load_kinds
+from planner.validate.labels import LABELS, figure
 from planner.validate.report import Headline, MemoryScore, OracleScore, Report, SourceScore
-from planner.validate.text import LABELS, figure
+from planner.validate.split_text import split_markdown
+from planner.validate.tabular import table
 
 FITTED = re.compile(r"(?<!not )fitted")
 
@@ -32,6 +35,8 @@ def accuracy_page(shipped: Report, held_out: Report) -> str:
         HEADER,
         "## Against targets and other tools\n",
         _headlines(shipped.headlines, held_out.headlines),
+        "## Residuals of what is missed\n",
+        _residuals(held_out),
         "## Source by source\n",
         "Step times (held out) of every source with any.\n",
         _times(held_out.sources),
@@ -45,11 +50,7 @@ def accuracy_page(shipped: Report, held_out: Report) -> str:
         "## Exact counts\n",
         _oracle(shipped),
         "## Intervals\n",
-        "Every prediction carries an interval, below and above, from held-out residuals of "
-        "comparable runs: those of its kind of source here, of its stack in a plan. *Inside* is "
-        "the share of runs inside it, *held* the share when a run's own fold had no say in the "
-        "interval.\n",
-        _intervals(held_out),
+        interval_section(held_out),
         "## Fitted constants\n",
         "Everything else is read from datasheets, kernel benchmarks, and the stacks' source code. "
         "*Without* is the error on the same runs with that constant at its neutral value and the "
@@ -67,19 +68,6 @@ def accuracy_page(shipped: Report, held_out: Report) -> str:
         _sources(shipped.sources),
     ]
     return "\n".join(parts)
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table.
-
-    >>> print(table(("a", "b"), [("1", "2")]), end="")
-    | a | b |
-    |---|---|
-    | 1 | 2 |
-    """
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    lines += ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join(lines) + "\n"
 
 
 def _headlines(shipped: Sequence[Headline], held_out: Sequence[Headline]) -> str:
@@ -189,23 +177,15 @@ def _oracle(report: Report) -> str:
     return text + table(header, found)
 
 
-def _intervals(report: Report) -> str:
-    rows = [
-        (
-            i.kind,
-            i.stack,
-            i.quantity,
-            str(i.count),
-            figure("", i.error),
-            f"-{100 * i.shipped_low:.0f} / +{100 * i.shipped_high:.0f} %",
-            figure("", i.shipped_held),
-            figure("", i.held),
-        )
-        for i in report.intervals
-    ]
-    return table(
-        ("kind of source", "stack", "of", "rows", "mean error", "interval", "inside", "held"), rows
+def _residuals(report: Report) -> str:
+    if not report.residuals:
+        return "No figure with a target is missed.\n"
+    text = (
+        "Held-out residuals of every figure above that misses its target, split by each axis with "
+        "several values. `planner validate RUNS.csv... --residuals SOURCE` does the same for any "
+        "source.\n"
     )
+    return text + "\n" + split_markdown(report.residuals)
 
 
 def _constants(report: Report) -> str:

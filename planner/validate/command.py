@@ -12,16 +12,24 @@ import numpy as np
 from costmodels.stack import load_stack, stack_names
 from planner.validate.accuracy import accuracy_page
 from planner.validate.consistency import without_repeats
-from planner.validate.evaluate import Scored, scored, source_score
-from planner.validate.headlines import headlines, oracle_headlines
-from planner.validate.intervals import interval_scores, interval_text
+from planner.validate.evaluate import Scored, scored, source_score, verdict_score
+from planner.validate.headlines import ACTIVATIONS, PEAKS, headlines, oracle_headlines
+from planner.validate.intervals import find_intervals, interval_text
 from planner.validate.kinds import kind_of, load_kinds
 from planner.validate.logo import leave_out
 from planner.validate.memory_logo import leave_out_memory
 from planner.validate.oracle import score_oracle
 from planner.validate.predict import predict
 from planner.validate.predictions_csv import write_predictions
-from planner.validate.report import ChoiceScore, ConstantScore, Report, SourceScore
+from planner.validate.report import (
+    ChoiceScore,
+    ConstantScore,
+    Report,
+    SourceScore,
+    Split,
+    VerdictScore,
+)
+from planner.validate.residuals import MISSED, missed_splits, source_splits
 from planner.validate.resolve import Calibrated, resolve
 from planner.validate.run import Changes, Run, Skip
 from planner.validate.score import grouped
@@ -50,6 +58,7 @@ def validate(
     stack: str | None = None,
     predictions: Path | None = None,
     profile: Path | None = None,
+    residuals: Sequence[str] = (),
 ) -> tuple[Report, str]:
     """Score the cost models on tables of measured runs.
 
@@ -65,6 +74,9 @@ def validate(
         Where to write the rows with their predictions.
     profile : Path, optional
         A profile made by ``planner calibrate``.
+    residuals : Sequence[str]
+        What to split by axis: parts of names of sources, and ``missed`` for every figure of the
+        accuracy table that misses its target.
 
     Returns
     -------
@@ -74,8 +86,8 @@ def validate(
     Raises
     ------
     ValueError
-        In one line: unreadable table, missing columns, nonsense cells, unknown stack, no row that
-        can be scored.
+        In one line: unreadable table, missing columns, nonsense cells, unknown stack or source, no
+        row that can be scored.
     """
     if stack is not None and stack not in stack_names():
         raise ValueError(f"unknown stack {stack!r}: expected one of {', '.join(stack_names())}")
@@ -88,38 +100,54 @@ def validate(
     if predictions is not None:
         write_predictions(predictions, read.tables, read.runs, found, read.skipped)
     report = make_report(read, data, logo, constants, choices, _uncovered(read.runs, profile))
+    report = report.model_copy(update={"residuals": _splits(report, data, residuals)})
     return report, report_text(report)
 
 
-def accuracy(runs: Sequence[Path], output: Path) -> str:
-    """Write the accuracy page for tables of runs, and return it.
+def _splits(report: Report, data: Scored, asked: Sequence[str]) -> tuple[Split, ...]:
+    """What is behind missed figures, and behind the sources asked for."""
+    counted = {ACTIVATIONS: report.oracle_activations, PEAKS: report.oracle_peaks}
+    missed = missed_splits(data, report.headlines, counted) if MISSED in asked else ()
+    return (*missed, *source_splits(data, [name for name in asked if name != MISSED]))
+
+
+def publish(
+    runs: Sequence[Path], page: Path | None = None, intervals: Path | None = None
+) -> tuple[Report, Report]:
+    """Write the accuracy page and the intervals that tables of runs ask for.
+
+    Parameters
+    ----------
+    runs : Sequence[Path]
+        CSV tables: measured runs, or exactly counted bytes.
+    page : Path, optional
+        Markdown, as docs/accuracy.md.
+    intervals : Path, optional
+        YAML, as costmodels/intervals.yaml.
+
+    Returns
+    -------
+    tuple[Report, Report]
+        Without and with refitted constants.
 
     Raises
     ------
     ValueError
-        As ``validate``, or if the file cannot be written.
+        As ``validate``; if a file cannot be written; if runs are too few for intervals.
     """
-    page = accuracy_page(validate(runs)[0], validate(runs, logo=True)[0])
+    shipped, held_out = validate(runs)[0], validate(runs, logo=True, residuals=(MISSED,))[0]
+    if intervals is not None:
+        _write(intervals, interval_text(held_out.intervals, held_out.stack_intervals))
+    if page is not None:
+        _write(page, accuracy_page(shipped, held_out))
+    return shipped, held_out
+
+
+def _write(path: Path, text: str) -> None:
     try:
-        output.write_text(page, encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise ValueError(f"{output}: cannot write: {error.strerror or error}") from None
-    return page
-
-
-def write_intervals(runs: Sequence[Path], output: Path) -> None:
-    """Write the intervals that held-out errors of tables of runs ask for.
-
-    Raises
-    ------
-    ValueError
-        As ``validate``, or if the file cannot be written.
-    """
-    report, _ = validate(runs, logo=True)
-    try:
-        output.write_text(interval_text(report.intervals), encoding="utf-8")
-    except OSError as error:
-        raise ValueError(f"{output}: cannot write: {error.strerror or error}") from None
+        raise ValueError(f"{path}: cannot write: {error.strerror or error}") from None
 
 
 def read_runs(paths: Sequence[Path], stack: str | None = None, profile: Path | None = None) -> Read:
@@ -204,6 +232,7 @@ def make_report(
             peaks = score_oracle(table)
     rows = [row for table in read.tables if table.kind == "runs" for row in table.rows]
     sources = _sources(read, data, rows)
+    intervals = find_intervals(data)
     return Report(
         tables=tuple(table.path.name for table in read.tables),
         held_out=logo,
@@ -213,7 +242,10 @@ def make_report(
         sources=sources,
         oracle_activations=activations,
         oracle_peaks=peaks,
-        intervals=interval_scores(data),
+        intervals=intervals.kinds,
+        coverage=intervals.coverage,
+        verdicts=_verdicts(data),
+        stack_intervals=intervals.stacks,
         constants=constants,
         memory_constants=choices,
         headlines=(*oracle_headlines(activations, peaks), *headlines(data)),
@@ -236,6 +268,12 @@ def _sources(read: Read, data: Scored, rows: Sequence[Row]) -> tuple[SourceScore
         source_score(data, places.get(key, empty), *key, skipped)
         for key, skipped in reasons.items()
     )
+
+
+def _verdicts(data: Scored) -> tuple[VerdictScore, ...]:
+    places = grouped([run.source for run in data.runs])
+    scores = [verdict_score(data, index, str(name)) for name, index in places.items()]
+    return tuple(score for score in scores if score is not None)
 
 
 def _notes(data: Scored) -> tuple[str, ...]:

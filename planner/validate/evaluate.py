@@ -12,7 +12,14 @@ import numpy as np
 from costmodels.numeric import Array
 from planner.validate.columns import MEMORY_KINDS
 from planner.validate.predict import Predictions
-from planner.validate.report import FitScore, GroupScore, MemoryScore, SourceScore, TimeScore
+from planner.validate.report import (
+    FitScore,
+    GroupScore,
+    MemoryScore,
+    SourceScore,
+    TimeScore,
+    VerdictScore,
+)
 from planner.validate.run import Run
 from planner.validate.score import (
     CLOSE,
@@ -86,7 +93,7 @@ def time_score(data: Scored, index: Array) -> TimeScore | None:
     error = predicted / measured - 1
     within = inside(predicted, measured, data.predictions.time_interval[chosen])
     groups = [g for g in group_scores(data, index) if g.regret is not None]
-    blind = [blind_of(data, i) for i in _large_groups(data, index)]
+    blind = [blind_of(data, i) for i in large_groups(data, index)]
     ran = [b[1] for b in blind if b is not None]
     return TimeScore(
         count=len(chosen),
@@ -115,7 +122,7 @@ def mean(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _large_groups(data: Scored, index: Array) -> list[Array]:
+def large_groups(data: Scored, index: Array) -> list[Array]:
     """Groups with enough timed runs to rank, all their runs included."""
     groups = [index[i] for i in grouped([data.runs[j].group for j in index]).values()]
     return [g for g in groups if data.timed[g].sum() >= LEAST_ROWS]
@@ -229,4 +236,29 @@ def source_score(
         memory=memory_scores(data, index),
         fit=fit_score(data, index),
         groups=group_scores(data, index),
+    )
+
+
+def verdict_score(data: Scored, index: Array, source: str) -> VerdictScore | None:
+    """Verdicts of a source's runs that ran or did not fit; None where all ran."""
+    known = index[data.judged[index] & (data.ok | data.oom)[index]]
+    if not data.oom[known].any():
+        return None
+    device, limit = data.predictions.device[known], data.predictions.limit[known]
+    interval = data.predictions.memory_interval[known]
+    fits, unfit = device * (1 + interval[:, 1]) <= limit, device * (1 - interval[:, 0]) > limit
+    tight = ~fits & ~unfit
+    ok = data.ok[known]
+
+    def ran(chosen: Array) -> float | None:
+        return float(ok[chosen].mean()) if chosen.any() else None
+
+    return VerdictScore(
+        source=source,
+        fits=int(fits.sum()),
+        fits_ran=ran(fits),
+        tight=int(tight.sum()),
+        tight_ran=ran(tight),
+        unfit=int(unfit.sum()),
+        unfit_ran=ran(unfit),
     )

@@ -18,6 +18,7 @@ from planner.validate.run import Run
 
 LEAST_JUDGED = 10  # rows
 LEAST_GROUPS = 3  # for ranks and regret
+VERDICTS = ("fit_accuracy", "false_fit", "ok_called_oom", "failed_called_oom")
 RANKED = ("rho", "regret", "worst_regret", "blind_regret")
 
 Metric = Literal[
@@ -122,7 +123,7 @@ def _value(metric: Metric, data: Scored, index: Array) -> tuple[float | None, in
         name = {"memory_mape": "mape", "memory_median": "median"}[metric]
         mean = sum(getattr(s, name) * s.count for s in scores) / rows
         return float(mean), rows, rows >= LEAST_JUDGED
-    if metric in ("fit_accuracy", "false_fit", "ok_called_oom", "failed_called_oom"):
+    if metric in VERDICTS:
         fit = fit_score(data, index)
         if fit is None:
             return None, 0, False
@@ -137,16 +138,20 @@ def _value(metric: Metric, data: Scored, index: Array) -> tuple[float | None, in
     return getattr(time, name), time.count, enough
 
 
+ACTIVATIONS = "bytes saved for backward, exact counts"
+PEAKS = "step peaks, exact counts"
+
+
 def oracle_headlines(
     activations: OracleScore | None, peaks: OracleScore | None
 ) -> tuple[Headline, ...]:
     """The lines about exact counts."""
     found = []
     for score, name, metric, target, least in (
-        (activations, "bytes saved for backward, exact counts", "within_half_percent", 0.97, True),
-        (activations, "bytes saved for backward, exact counts", "within_two_percent", 1.0, True),
-        (peaks, "step peaks, exact counts", "mape", 0.02, False),
-        (peaks, "step peaks, exact counts", "right_phase", 0.95, True),
+        (activations, ACTIVATIONS, "within_half_percent", 0.97, True),
+        (activations, ACTIVATIONS, "within_two_percent", 1.0, True),
+        (peaks, PEAKS, "mape", 0.02, False),
+        (peaks, PEAKS, "right_phase", 0.95, True),
     ):
         if score is None:
             continue

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
+from costmodels.intervals import Quantity
 from costmodels.numeric import GIB
 from costmodels.stack import Stack
 from planner.validate.table import Row
@@ -84,6 +85,12 @@ class Kind(Strict):
     when: tuple[When, ...] = ()
     informs: dict[str, str] | None = {}  # rows that constants may be fitted to; None: no row
     try_memory: dict[str, tuple[Any, ...]] = {}  # memory fields fitted to the kind, values tried
+    # stacks whose plans its residuals speak for, where not those of its own stack alone
+    speaks_for: dict[Quantity, tuple[str, ...]] = {}
+
+    def speaks(self, quantity: Quantity) -> tuple[str, ...]:
+        """Stacks whose plans its residuals speak for."""
+        return self.speaks_for.get(quantity, (self.stack,))
 
 
 class Spelling(Strict):

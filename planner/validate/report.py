@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-SCHEMA_VERSION = "1.0"
+SCHEMA_VERSION = "1.1"
 
 
 class Frozen(BaseModel):
@@ -113,13 +113,14 @@ class IntervalScore(Frozen):
     """The interval of predictions for one kind of source, relative: below and above.
 
     ``low``, ``high``: what nine in ten of its runs ask for; ``held``: the share of runs inside
-    when their own fold has no say in it. ``shipped_*``: the interval predictions carry.
+    when their own group has no say in it. ``shipped_*``: the interval predictions carry.
     """
 
     kind: str
     stack: str
     quantity: str  # time | memory
     count: int
+    groups: int
     error: float  # mean absolute, predicted / measured - 1
     low: float
     high: float
@@ -127,6 +128,42 @@ class IntervalScore(Frozen):
     shipped_low: float
     shipped_high: float
     shipped_held: float
+
+
+class CoverageScore(Frozen):
+    """Share of runs inside intervals made without their group, over several kinds of sources."""
+
+    quantity: str  # time | memory
+    few: bool  # the kinds with few runs, or the others
+    kinds: int
+    count: int
+    held: float
+    groups: int
+    held_by_group: float  # mean share of a group's runs
+
+
+class VerdictScore(Frozen):
+    """Verdicts with the interval of memory, of a source that lists runs that did not fit."""
+
+    source: str
+    fits: int  # whole interval below the limit
+    fits_ran: float | None
+    tight: int
+    tight_ran: float | None
+    unfit: int
+    unfit_ran: float | None
+
+
+class StackInterval(Frozen):
+    """The interval of plans on a stack, relative; without a name: of a stack nobody measured."""
+
+    stack: str
+    quantity: str  # time | memory
+    kinds: tuple[str, ...]  # that speak for it
+    count: int
+    groups: int
+    low: float
+    high: float
 
 
 class ConstantScore(Frozen):
@@ -165,6 +202,58 @@ class Headline(Frozen):
     met: bool | None  # None where there are too few rows to say
 
 
+class AxisErrors(Frozen):
+    """Errors of the runs with one value of one axis; ``all`` is every run."""
+
+    axis: str
+    value: str
+    count: int
+    median: float  # signed
+    mape: float
+    worst: float  # signed
+
+
+class AxisVerdicts(Frozen):
+    """Runs with one value of one axis by what happened and what was predicted."""
+
+    axis: str
+    value: str
+    count: int
+    ran_fits: int
+    ran_not: int  # ran, predicted not to fit
+    oom_fits: int  # out of memory, predicted to fit
+    oom_not: int
+    failed_fits: int  # crashed or out of memory, the table does not say which
+    failed_not: int
+
+
+class LostGroup(Frozen):
+    """A group where the run predicted fastest is not the fastest measured."""
+
+    source: str
+    group: str
+    count: int
+    chosen: str
+    best: str
+    differs: tuple[str, ...]  # axes in which the two differ
+    chosen_s: float  # measured
+    best_s: float  # measured
+    predicted_gain: float  # by which the chosen one was predicted faster
+    regret: float
+
+
+class Split(Frozen):
+    """What is behind one figure: errors or verdicts by axis, or the groups that lose."""
+
+    name: str  # of a line of the accuracy table, or of a source
+    metric: str
+    errors: tuple[AxisErrors, ...] = ()
+    verdicts: tuple[AxisVerdicts, ...] = ()
+    groups: int = 0  # judged
+    lost: tuple[LostGroup, ...] = ()  # those that lose, the most first
+    shares: dict[str, float] = {}  # counted bytes: rows within 0.5 %, by what is counted
+
+
 class Report(Frozen):
     """Everything."""
 
@@ -178,7 +267,11 @@ class Report(Frozen):
     oracle_activations: OracleScore | None = None
     oracle_peaks: OracleScore | None = None
     intervals: tuple[IntervalScore, ...] = ()
+    coverage: tuple[CoverageScore, ...] = ()
+    verdicts: tuple[VerdictScore, ...] = ()
+    stack_intervals: tuple[StackInterval, ...] = ()
     constants: tuple[ConstantScore, ...] = ()  # only where they were refitted
     memory_constants: tuple[ChoiceScore, ...] = ()
     headlines: tuple[Headline, ...] = ()
+    residuals: tuple[Split, ...] = ()  # of what is missed, and what was asked for
     notes: tuple[str, ...] = ()

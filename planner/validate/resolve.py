@@ -23,6 +23,7 @@ from planner.validate.table import Row
 Calibrated = Callable[[str, str], Changes]  # of a stack on a GPU
 
 SHARDED = 2  # ZeRO stages from here do without tensor and pipeline parallelism
+BATCH = ("micro_batch", "grad_accum", "global_batch_seqs")
 LAYOUT = ("dp", "tp", "pp", "cp", "ep", "virtual_stages")
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8")
 FLASH_BY_AGE = ("FA4", "FA3", "FA2", "FA1")
@@ -108,7 +109,7 @@ def resolve(
         memory=measured.memory(row, kind.memory_unit),
         memory_kind=printed,
         outcome=row.text("outcome"),
-        time_skip=cells.reason("time_skip") or ("moe-time" if architecture.moe else ""),
+        time_skip=_time_skip(cells, architecture),
         memory_skip=cells.reason("memory_skip"),
         comparable=kind.comparable and all(when.comparable for when in cells.applied),
         stage=_stage(cells, gpus, layout["pp"]),
@@ -116,6 +117,16 @@ def resolve(
         **layout,
     )
     return spared(run) if kind.spare and "act_ckpt" in cells.assumed else run
+
+
+def _time_skip(cells: Cells, architecture: Architecture) -> str:
+    """Why a row's time is not scored; the seconds of a step of unknown size say nothing."""
+    told = any(cells.row.text(name) for name in BATCH)
+    if reason := cells.reason("time_skip"):
+        return reason
+    if architecture.moe:
+        return "moe-time"
+    return "" if told or not cells.row.text("step_time_s") else "batch not printed"
 
 
 def _group(row: Row, gpus: int, seq_len: int, sequences: int) -> tuple[str, ...]:

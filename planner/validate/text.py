@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from planner.validate.labels import LABELS, figure
 from planner.validate.report import (
     ConstantScore,
     Headline,
@@ -12,38 +13,7 @@ from planner.validate.report import (
     Report,
     SourceScore,
 )
-
-LABELS = {
-    "time_mape": "step time, mean error",
-    "time_worst": "step time, worst error",
-    "within_25": "step times within 25 %",
-    "rho": "rank correlation",
-    "regret": "regret, mean",
-    "worst_regret": "regret, worst group",
-    "blind_regret": "regret, blind",
-    "memory_mape": "peak memory, mean error",
-    "memory_median": "peak memory, median error",
-    "memory_worst": "peak memory, worst error",
-    "fit_accuracy": "fits or not, right",
-    "false_fit": "called fitting, was not",
-    "ok_called_oom": "ran, called not fitting",
-    "failed_called_oom": "failed, called not fitting",
-    "within_half_percent": "rows within 0.5 %",
-    "within_two_percent": "rows within 2 %",
-    "mape": "mean error",
-    "right_phase": "peak in the right phase",
-}
-
-
-def figure(metric: str, value: float | None) -> str:
-    """A figure as people write it: rank correlations plain, the rest in per cent.
-
-    >>> figure("rho", 0.948), figure("regret", 0.0014), figure("rho", None)
-    ('0.95', '0.1 %', '-')
-    """
-    if value is None:
-        return "-"
-    return f"{value:.2f}" if metric == "rho" else f"{100 * value:.1f} %"
+from planner.validate.split_text import split_lines
 
 
 def report_text(report: Report) -> str:
@@ -65,6 +35,8 @@ def report_text(report: Report) -> str:
         lines += ["", *constant_lines(report.constants)]
     if report.headlines:
         lines += ["", *headline_lines(report.headlines)]
+    if report.residuals:
+        lines += split_lines(report.residuals)
     if report.notes:
         lines += ["", *report.notes]
     return "\n".join(lines)
@@ -148,7 +120,7 @@ def interval_lines(intervals: tuple[IntervalScore, ...]) -> list[str]:
     """What nine in ten runs ask for, beside what predictions carry."""
     return [
         f"interval {i.kind:26s} {i.quantity:6s} {i.count:5d} rows  "
-        f"-{100 * i.low:.0f} +{100 * i.high:.0f} % hold {figure('', i.held)} held out;  "
+        f"-{100 * i.low:.0f} +{100 * i.high:.0f} % hold {figure('', i.held)} of new groups;  "
         f"carried -{100 * i.shipped_low:.0f} +{100 * i.shipped_high:.0f} % "
         f"hold {figure('', i.shipped_held)}"
         for i in intervals

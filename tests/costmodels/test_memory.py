@@ -183,8 +183,8 @@ def test_every_stack_has_a_memory_profile(stack):
     assert [*(name for name in names if name != "metrics")] == list(PHASES)
     assert costs.allocator_factor >= 1
     assert float(np.max(costs.fixed)) > 0
-    assert 0 <= found.memory.interval_low <= 0.25
-    assert 0 <= found.memory.interval_high <= 0.25
+    assert 0 <= found.memory.interval_low < 1
+    assert found.memory.interval_high <= (0.25 if found.expresses.plannable else 0.6)
     for phase in costs.phases:
         assert set(phase.classes) <= set(MEMORY_CLASSES)
 

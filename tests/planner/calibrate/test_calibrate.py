@@ -83,7 +83,7 @@ def test_one_run_moves_toward_it_and_not_beyond(slow, factor: float) -> None:
 
 
 def test_one_run_within_the_stated_interval_moves_nothing(slow) -> None:
-    interval = load_stack("deepspeed").time.interval_high
+    interval = min(load_stack("deepspeed").time.interval_high, calibration.SCATTER)
     profile, text = calibrate([slow(1 + 0.95 * interval, 1)])
     assert profile.stacks["deepspeed"].time == {}
     assert "shipped constants stay" in text
@@ -137,7 +137,7 @@ def test_a_profile_reads_back(tmp_path: Path) -> None:
 
 
 def test_a_profile_is_for_its_own_gpus_and_stacks() -> None:
-    error = Error(runs=6, before=0.6, after=0.5, cross_validated=True)
+    error = Error(runs=6, before=0.7, after=0.65, cross_validated=True)
     own = StackProfile(gpus=("A100-80G",), time={"gemm_factor": 0.9}, time_error=error)
     profile = Profile(stacks={"deepspeed": own})
     shipped = load_stack("deepspeed")
@@ -147,10 +147,10 @@ def test_a_profile_is_for_its_own_gpus_and_stacks() -> None:
         "profile prof.yaml has nothing for h100-sxm5-80g on deepspeed"
     )
     used = apply_profile(shipped, profile, A100)
-    assert used.time.interval_low == pytest.approx(0.5)
-    assert used.time.interval_high == pytest.approx(0.5)
+    assert used.time.interval_low == pytest.approx(0.65)
+    assert used.time.interval_high == pytest.approx(0.65)
     assert used.memory == shipped.memory
-    assert "gemm_factor (time 60.0 -> 50.0 %, 6 runs)" in profile_note(
+    assert "gemm_factor (time 70.0 -> 65.0 %, 6 runs)" in profile_note(
         "deepspeed", profile, A100, "prof.yaml"
     )
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodels.architecture import Architecture
+from costmodels.intervals import shipped_intervals
 from costmodels.memory_profile import MemoryProfile
 from costmodels.stack import load_stack, stack_names
 from costmodels.time_profile import TimeProfile
@@ -16,7 +17,6 @@ from planner.validate import measured, partition
 from planner.validate.headlines import load_lines
 from planner.validate.kinds import kind_of, load_kinds, spelled
 from planner.validate.shape import usual_heads
-from planner.validate.shipped import shipped_intervals
 from planner.validate.table import Row
 
 KINDS = load_kinds()
@@ -133,3 +133,9 @@ def test_shipped_stacks_carry_a_source_for_every_interval() -> None:
 def test_shipped_intervals_are_of_kinds_that_exist() -> None:
     names = {kind.name for kind in KINDS.kinds}
     assert set(shipped_intervals().kinds) <= names
+
+
+def test_kinds_speak_for_stacks_that_exist() -> None:
+    for kind in KINDS.kinds:
+        for quantity in ("time", "memory"):
+            assert set(kind.speaks(quantity)) <= {*stack_names(), ""}

@@ -84,7 +84,7 @@ def test_same_input_same_page() -> None:
     page = accuracy_page(report, report)
     assert page == accuracy_page(report, report)
     assert "arXiv 2205.05198" in page
-    assert page.count("\n## ") == 8
+    assert page.count("\n## ") == 9
 
 
 def test_another_stack_predicts_otherwise() -> None:

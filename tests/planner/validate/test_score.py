@@ -1,4 +1,4 @@
-"""Laws of the scores: rank correlation, regret, intervals."""
+"""Laws of the scores: rank correlation, regret."""
 
 from __future__ import annotations
 
@@ -6,14 +6,10 @@ import math
 
 import numpy as np
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.validate.intervals import bounds, held, interval_text
-from planner.validate.report import IntervalScore
 from planner.validate.score import blind_regret, rank_correlation, ranks, regret
-from planner.validate.shipped import Shipped
 
 TIMES = st.lists(st.floats(0.1, 1e3), min_size=2, max_size=30)
 
@@ -67,27 +63,3 @@ def test_blind_regret_pays_for_runs_that_do_not_exist() -> None:
     assert blind_regret(predicted, measured, ran, every) == (0.25, False)
     assert blind_regret(predicted, measured, ran, ran) == (0.25, True)
     assert blind_regret(predicted, measured, ran, ~ran) is None
-
-
-def test_an_interval_holds_nine_in_ten_of_new_runs() -> None:
-    random = np.random.default_rng(1)
-    residuals = random.normal(0.02, 0.05, 400)
-    low, high = bounds(residuals)
-    fresh = random.normal(0.02, 0.05, 20000)
-    assert 0.85 <= np.mean((-low <= fresh) & (fresh <= high)) <= 0.95
-    assert 0.85 <= held(residuals, np.arange(400) % 10) <= 0.95
-
-
-@given(st.lists(st.floats(-0.5, 2.0), min_size=1, max_size=50))
-def test_an_interval_contains_the_prediction(residuals: list[float]) -> None:
-    low, high = bounds(np.array(residuals))
-    assert low >= 0
-    assert high >= 0
-
-
-def test_intervals_read_back_what_scores_ask_for() -> None:
-    fields = {"kind": "x", "stack": "hf", "quantity": "time", "count": 20, "error": 0.1}
-    shipped = {"held": 0.9, "shipped_low": 0.2, "shipped_high": 0.2, "shipped_held": 0.9}
-    score = IntervalScore(**fields, low=0.061, high=0.2, **shipped)
-    written = Shipped.model_validate(yaml.safe_load(interval_text([score])))
-    assert written.kinds["x"]["time"].model_dump() == {"low": 0.07, "high": 0.2, "runs": 20}

@@ -187,13 +187,13 @@ def _latent(
     kept: tuple[Saved, ...] = (
         Saved("attn", "input", batch.tokens * kernels.saved_input * arch.hidden, "input"),
         Saved("attn", "pointwise", latents, "none"),
-        Saved("attn", "pointwise", unit * 2 * qk),
+        Saved("attn", "latent", unit * 2 * qk),
     )
     if kernels.attention in ("flash", "efficient"):
         whole = kv_up if kernels.layout == "family" else v
         copies = 2 if kernels.attention == "flash" and kernels.layout == "family" else 1
         kept += (
-            Saved("attn", "product", unit * whole),
+            Saved("attn", "latent", unit * whole),
             Saved("attn", "product", unit * v * copies),
         )
     else:

@@ -45,11 +45,17 @@ class Configuration:
     dropout: float = 0.0
     cross_entropy: str = "auto"  # auto | eager | fused | chunked
     tuning: str = "full"
+    etp: Numeric = 0  # tensor-parallel ranks that share an expert; 0: all tp of them
 
     @property
     def tokens(self) -> Numeric:
         """Tokens of one micro-batch on one context-parallel rank. [token]"""
         return np.asarray(np.asarray(self.micro_batch) * self.seq_len / np.asarray(self.cp))
+
+    @property
+    def expert_tp(self) -> Numeric:
+        """Tensor-parallel ranks over which one routed expert is split. [-]"""
+        return np.where(np.asarray(self.etp) > 0, self.etp, self.tp)
 
     @property
     def stage(self) -> Array:

@@ -51,14 +51,14 @@ def vocabulary(c: Configuration) -> Numeric:
 def held(c: Configuration, parameters: Parameters) -> Held:
     """``parameters`` as one rank holds them."""
     replicas = np.asarray(c.dp) * c.cp
-    routed_shards: Numeric = np.maximum(replicas / c.ep, 1)
+    routed_shards: Numeric = np.maximum(replicas * c.tp / (c.expert_tp * c.ep), 1)
     if c.stack.memory.engine == "fsdp" and c.architecture.moe is not None:
         # FSDP2 shards a tensor of all experts along them: the first rank holds whole ones
         own = np.ceil(c.architecture.moe.experts / np.asarray(c.ep))
         routed_shards = own / np.ceil(own / routed_shards)
     return Held(
         dense=dense_on_rank(c.architecture, parameters, c.tp),
-        routed=experts_on_rank(parameters, c.tp, c.ep),
+        routed=experts_on_rank(parameters, c.expert_tp, c.ep),
         shards=replicas,
         routed_shards=routed_shards,
     )

@@ -115,12 +115,14 @@ class Saved:
         The module that first saves it: ``attn``, ``mlp``, ``norm``, ``other``.
     role : str
         ``input`` of a linear, ``product`` of a linear or of the attention kernel, ``pointwise``,
-        ``scores`` (what core attention keeps besides its inputs and its output).
+        ``scores`` (what core attention keeps besides its inputs and its output), ``expert`` (a
+        routed expert's activation), ``latent`` (what latents are projected up to).
     size : Numeric
         All of it, before any split over ranks. [byte]
     split : str
         How tensor parallelism divides it: ``tensor``, ``kv`` (at most over key/value heads),
-        ``input`` (a linear's input), ``sequence`` (with sequence parallelism only), ``none``.
+        ``input`` (a linear's input), ``sequence`` (with sequence parallelism only), ``expert``
+        (tokens of routed experts, which are not split over ranks that share one), ``none``.
     """
 
     group: str

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8")
+Module = Literal["core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act"]
 
 
 class Logits(BaseModel):
@@ -57,7 +58,8 @@ class MemoryProfile(BaseModel):
     qkv_kept: bool = True
     kv_expanded: bool = False  # keys and values are copied to all heads before a fused kernel
     fp8_inputs: bool = False  # linears keep their inputs in 8 bits
-    selective: Literal["attention", "activations", "half"] = "attention"
+    selective: Literal["attention", "activations", "half", "modules"] = "attention"
+    recompute_modules: tuple[Module, ...] = ("core_attn",)  # under selective: modules
     checkpoints_offloaded: bool = False  # checkpointed layers keep their inputs on the host
 
     # tensor parallelism

@@ -47,7 +47,7 @@ def _residual_masks(arch: Architecture, batch: Batch) -> tuple[Saved, ...]:
 
 
 def inner_tensors(
-    arch: Architecture, kernels: Kernels, tokens: Numeric, width: int
+    arch: Architecture, kernels: Kernels, tokens: Numeric, width: int, role: str = "pointwise"
 ) -> tuple[Saved, ...]:
     """Between the two linears of a feed-forward of inner width ``width``. [byte]
 
@@ -60,17 +60,17 @@ def inner_tensors(
     if arch.gated_mlp:
         kept: tuple[Saved, ...] = (
             Saved("mlp", "product", 2 * unit),
-            Saved("mlp", "pointwise", last),
+            Saved("mlp", role, last),
         )
         if kernels.mlp == "eager":
             kept += (Saved("mlp", "pointwise", unit),)
         return kept
     if arch.activation == "relu":
-        return (Saved("mlp", "pointwise", last),)
+        return (Saved("mlp", role, last),)
     if arch.activation in SPELLED_OUT and kernels.mlp == "eager":
         size = tokens * SPELLED_OUT_GELU[kernels.compute] * width
         return (Saved("mlp", "product", unit), Saved("mlp", "pointwise", size - unit))
-    return (Saved("mlp", "product", unit), Saved("mlp", "pointwise", last))
+    return (Saved("mlp", "product", unit), Saved("mlp", role, last))
 
 
 def _routed(
@@ -79,12 +79,13 @@ def _routed(
     """Per routed copy: gathered input, inner tensors, expert output; and the router's tensors."""
     copies = batch.tokens * moe.top_k
     expert: tuple[Saved, ...] = (
-        Saved("mlp", "input", copies * kernels.saved_input * arch.hidden, "none"),
-        *inner_tensors(arch, kernels, copies, moe.ffn),
+        Saved("mlp", "input", copies * kernels.saved_input * arch.hidden, "expert"),
+        *inner_tensors(arch, kernels, copies, moe.ffn, "expert"),
     )
     if kernels.layout == "family":
         expert += (Saved("mlp", "product", copies * kernels.element * arch.hidden, "none"),)
-    router = Saved("mlp", "pointwise", _router(arch, moe, kernels, batch), "none")
+    split = "none" if kernels.layout == "family" else "sequence"
+    router = Saved("mlp", "pointwise", _router(arch, moe, kernels, batch), split)
     return (*expert, router, *_shared(arch, moe, kernels, batch))
 
 

@@ -13,6 +13,7 @@ from costmodels.backward_memory import backward_working, full_layer
 from costmodels.configuration import Configuration
 from costmodels.costs import GRANULARITIES, SEGMENT
 from costmodels.kernels import Batch, Kernels, Saved
+from costmodels.module_recompute import without
 from costmodels.numeric import Numeric
 from costmodels.sharing import batch_of, kernels_of, on_rank, ways
 
@@ -61,8 +62,11 @@ def selective_tensors(c: Configuration) -> tuple[Saved, ...]:
     5). ``activations``: the layer's input and every output of a matrix product or of the
     attention kernel, as torch.utils.checkpoint's selective policy saves them. ``half``: of the
     matrix products only every other one (torchtitan, distributed/activation_checkpoint.py).
+    ``modules``: all but what the stack's ``recompute_modules`` make anew.
     """
     policy = c.stack.memory.selective
+    if policy == "modules":
+        return without(c, full_layer(c))
     if policy == "attention":
         return tuple(t for t in full_layer(c) if t.role != "scores" or t.group != "attn")
     return products(c, half=policy == "half")
@@ -111,6 +115,6 @@ def _inner_products(
 
 def _shared_with_full(c: Configuration) -> Iterable[Saved]:
     """Tensors that stay under the selective policy and that the recomputed layer uses as well."""
-    if c.stack.memory.selective == "attention":
+    if c.stack.memory.selective in ("attention", "modules"):
         return selective_tensors(c)
     return tuple(t for t in selective_tensors(c) if t.group != "other")

@@ -47,6 +47,8 @@ def ways(c: Configuration, split: str) -> Array:
         return np.asarray(np.minimum(tp, c.architecture.kv_heads))
     if split == "sequence":
         return sequence
+    if split == "expert":
+        return np.where(sequence > 1, tp / c.expert_tp, 1.0)
     if split == "input":
         return sequence if c.stack.memory.linear_inputs == "sharded" else np.ones_like(sequence)
     return np.ones_like(tp)

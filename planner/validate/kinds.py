@@ -72,6 +72,7 @@ class Kind(Strict):
     partition: Literal["even", "accounted", "blocks", "weighed"] = "even"
     local_batch: str = ""  # finds a pipeline's local batch, cut into as many parts as stages
     rescue: dict[str, Any] = {}  # memory fields of a switch that is turned on where nothing fits
+    expert_tensor: int = 0  # ranks that share an expert; 0: as many as share a dense layer
     spare: bool = False  # checkpointing it leaves unsaid is the least that fits
     blocks: tuple[int, int] = (1, 2)  # what counts like a layer before and after the layers
     report: Literal["worst", "first"] = "worst"  # whose memory it prints

@@ -29,6 +29,7 @@ AXES = (
     "tp",
     "cp",
     "ep",
+    "etp",
     "micro_batch",
     "grad_accum",
     "virtual_stages",

@@ -93,6 +93,7 @@ def resolve(
         attention=_spelled(cells, kinds, "attention", "attention", "flash"),
         optimizer=_optimizer(cells, kinds),
         seq_len=seq_len,
+        etp=_expert_tensor(kind, layout),
         micro_batch=micro_batch,
         grad_accum=grad_accum,
         zero_stage=cells.whole("zero_stage", 0) or 0,
@@ -156,6 +157,16 @@ def _layout(cells: Cells, gpus: int, stack: str) -> dict[str, int]:
     if layout["dp"] * model != gpus:
         raise Skip("inconsistent as printed")
     return layout
+
+
+def _expert_tensor(kind: Kind, layout: dict[str, int]) -> int:
+    """Ranks that share an expert; 1 where expert parallelism takes more than the replicas.
+
+    Experts are spread over all ranks of a stage, so that ``etp * ep`` divides ``dp * cp * tp``
+    (megatron/core/parallel_state.py).
+    """
+    spread = layout["ep"] > layout["dp"] * layout["cp"]
+    return 1 if spread or kind.expert_tensor == 1 else layout["tp"]
 
 
 def _data_parallel_only(stack: str, zero_stage: int) -> bool:

@@ -53,6 +53,7 @@ class Run:
     micro_batch: int
     grad_accum: int
     virtual_stages: int
+    etp: int
     zero_stage: int
     sequence_parallel: int
     offload_optimizer: int

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from planner.advisor.edit import apply_edits, keeps_layout
+from planner.advisor.launch_options import MARK
 from planner.advisor.readers import Reading, read_file, read_text
 from planner.advisor.report import FileReport
 from planner.advisor.source import Source
@@ -63,7 +64,8 @@ def patched_texts(report: FileReport, findings_of: FindingsOf, number: int = 1) 
         If a patch has no place in a file.
     """
     reading = read_file(Path(report.file))
-    documents = {doc.name: doc for doc in (reading.document, *reading.partners)}
+    here = (doc for doc in (reading.document, *reading.partners) if not doc.name.endswith(MARK))
+    documents = {doc.name: doc for doc in here}
     texts: dict[Path, str] = {}
     wanted = patches(report, number)
     for _ in range(ROUNDS):
@@ -131,6 +133,8 @@ def remarks(report: FileReport, number: int, texts: Mapping[Path, str]) -> list[
     elif unfit:
         for part in report.advice[number - 1 : number]:
             out += [f"{report.file}: the plan needs this too: {flag}" for flag in part.flags]
+    if any(name.endswith(MARK) for name in patches(report, number)):
+        out.append(f"{report.file}: options of accelerate launch are left for you to change")
     for path in texts:
         if not path.is_file():
             out.append(f"{path}: is written by the script itself; change it there")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from planner.advisor.flags import FLAG, MARKS, flag_name, flags_kind, parse_flags
 from planner.advisor.shell import Script, Word
 from planner.advisor.shell_words import UNKNOWN
-from planner.lint.document import Document, Value, as_int
+from planner.lint.document import Document, Path, Place, Value, as_int
 
 _PYTHON = re.compile(r"(?:.*/)?python[\d.]*$")
 _TORCH_MODULES = ("torch.distributed.run", "torch.distributed.launch")
@@ -43,6 +44,16 @@ _LAUNCHER_SWITCHES = frozenset(
         "bind_cores_to_rank",
         "dynamo_use_fullgraph",
         "dynamo_use_dynamic",
+        "dynamo_use_regional_compilation",
+        "enable_cpu_affinity",
+        "tpu_cluster",
+        "no_tpu_cluster",
+        "tpu_use_sudo",
+        "downcast_bf16",
+        "fp8_use_autocast_during_eval",
+        "run_path",
+        "virtual_local_rank",
+        "no_ssh_check",
         "q",
     }
 )
@@ -57,7 +68,8 @@ class Launch:
     """One launch line taken apart.
 
     ``launcher``: accelerate, deepspeed, torchrun, python, llamafactory, axolotl or arguments (a
-    bare list of flags). ``target`` is the script, or the configuration it is given.
+    bare list of flags). ``target`` is the script, or the configuration it is given. ``places``
+    are those of the options.
     """
 
     launcher: str
@@ -67,6 +79,7 @@ class Launch:
     world: int | None
     gpus_per_node: int | None
     environment: Mapping[str, str]
+    places: Mapping[Path, Place] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def find_launch(script: Script, name: str, text: str) -> Launch | None:
@@ -176,8 +189,9 @@ def _with_script(launcher: str, words: Sequence[Word], name: str, text: str) -> 
         target = word.text
         index += 1
         break
-    parsed = parse_flags(options, name).data
-    return _made(launcher, parsed, parse_flags(words[index:], name, text=text), target)
+    parsed = parse_flags(options, name)
+    made = _made(launcher, parsed.data, parse_flags(words[index:], name, text=text), target)
+    return replace(made, places=parsed.places)
 
 
 def _with_file(launcher: str, words: Sequence[Word], name: str, text: str) -> Launch | None:

@@ -162,7 +162,8 @@ def patch_lines(advice: Advice, file: str) -> list[str]:
         prefix = "" if part.file == file else f"{part.file}: "
         keyed = part.file.lower().endswith((".json", ".yaml", ".yml", ":deepspeed"))
         for edit in part.edits:
-            line = _key_line(edit) if keyed else _flag_line(edit, advice.dashed)
+            launch = part.file.endswith(":launch")  # its options take true and false as words
+            line = _key_line(edit) if keyed else _flag_line(edit, advice.dashed, launch)
             out.append(prefix + line)
     return out + [f"add {flag}" if flag.startswith("--") else flag for flag in advice.flags]
 
@@ -172,11 +173,13 @@ def _key_line(edit: Edit) -> str:
     return f"{key}: {json.dumps(edit.value)}" if edit.action == "set" else f"{edit.action} {key}"
 
 
-def _flag_line(edit: Edit, dashed: bool) -> str:
+def _flag_line(edit: Edit, dashed: bool, worded: bool = False) -> str:
     """A change of a flag as it is typed."""
-    name = str(edit.path[0])
+    name = str(edit.path[-1])
+    if name == "distributed_type":
+        return f"--use_{str(edit.value).lower()}"
     flag = f"--{name.replace('_', '-') if dashed else name}"
     if edit.action != "set":
         return f"remove {flag}"
     value = edit.value if isinstance(edit.value, str) else json.dumps(edit.value)
-    return flag if edit.value is True else f"{flag} {value}"
+    return flag if edit.value is True and not worded else f"{flag} {value}"

@@ -166,6 +166,7 @@ def _kind(document: Document) -> str:
 
 
 def _shell(source: Source, follow: bool) -> Reading:
+    from planner.advisor.launch_options import under_options
     from planner.advisor.shell import read_script
 
     script = read_script(source.text, source.name)
@@ -197,6 +198,8 @@ def _shell(source: Source, follow: bool) -> Reading:
         partners += [p for p in deeper.partners if p.name not in {q.name for q in partners}]
         missing += deeper.missing
     notes = other_launches(script, launch, source.name, source.text)
+    partners, said = under_options(launch, partners, source.name)
+    notes = (*notes, *said)
     return Reading(launch.flags, launch, tuple(partners), tuple(missing), script.unknown, notes)
 
 

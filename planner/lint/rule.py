@@ -89,7 +89,9 @@ def _finding(rule: Rule[F], hit: Hit, document: Document) -> Finding:
     values = _Safe(hit.values)
     key = dotted(hit.path)
     if document.format == "arguments" and hit.path:
-        key = document.spelling.get(str(hit.path[0]), f"--{hit.path[0]}")
+        # options of accelerate launch stand in the sections of its YAML, under their own names
+        name = hit.path[-1 if document.kind == "accelerate" else 0]
+        key = document.spelling.get(str(name), f"--{name}")
     return Finding(
         id=rule.id,
         severity=hit.severity or rule.severity,

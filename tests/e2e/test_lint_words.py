@@ -55,6 +55,19 @@ def test_options_of_the_launcher():
     assert options["FSDP"] | {"fsdp_ignored_modules"} == accelerate_keys.FSDP_KEYS
 
 
+def test_switches_of_the_launchers():
+    from accelerate.commands.launch import launch_command_parser
+    from torch.distributed.run import get_args_parser
+
+    from planner.advisor.arguments import _LAUNCHER_SWITCHES
+    from planner.advisor.flags import flag_name
+
+    for parser in (launch_command_parser(), get_args_parser()):
+        for action in parser._actions:
+            if action.nargs == 0 and action.dest != "help":
+                assert {flag_name(text) for text in action.option_strings} <= _LAUNCHER_SWITCHES
+
+
 def test_choices_of_the_fsdp_section():
     from accelerate.utils import constants
 

@@ -65,7 +65,8 @@ def loss_bytes(c: Configuration, moment: str) -> Numeric:
         size = max(size - 2, figures.saved)  # the logits are fp32 already
     if moment != "rest" and c.architecture.family in SOFTCAP_FAMILIES:
         size = size + kernels_of(c).element  # tanh(logits / c)
-    held = size * logit_count(c)
+    split = 0.0 if moment == "rest" else c.stack.memory.split_logits
+    held = (size + np.where(np.asarray(c.tp) > 1, split, 0.0)) * logit_count(c)
     if moment == "backward":
         held = np.maximum(held, _projection_backward(c))
     profile = c.stack.memory

@@ -3,7 +3,8 @@
 In order: ``forward`` (its end), ``loss`` (its differentiation, on the last stage), ``backward`` (of
 the first layer to run it, when most activations are alive), ``last layer`` (of the last one, when
 almost all gradients exist), ``embedding`` (of the first stage), ``optimizer``. Of stacks that
-compute metrics from the logits once the backward is over, ``metrics`` too.
+compute metrics from the logits once the backward is over, ``metrics`` too; of those that plan
+memory ahead ``apart``, what phases without common memory take together.
 
 Initialisation is no phase: where a second copy of the weights does not fit, DeepSpeed flattens
 them on the host (DeepSpeed 0.19, deepspeed/runtime/zero/stage_1_and_2.py), and the other stacks
@@ -56,11 +57,13 @@ def phases(c: Configuration) -> tuple[Phase, ...]:
         c=c,
         states=states(c),
         buffers=buffers(c),
-        flight=in_flight(c.stage, c.pp, c.grad_accum, c.virtual_stages, least),
+        flight=_flight(c, in_flight(c.stage, c.pp, c.grad_accum, c.virtual_stages, least)),
         first=(c.stage == 0) * 1,
         last=(c.stage == c.pp - 1) * 1,
     )
     metrics = (_metrics(step),) if logits_of(c).metrics else ()
+    if c.stack.memory.phases_apart:
+        metrics = (*metrics, _apart(step))
     return (
         _forward(step),
         _loss(step),
@@ -70,6 +73,13 @@ def phases(c: Configuration) -> tuple[Phase, ...]:
         *metrics,
         _optimizer(step),
     )
+
+
+def _flight(c: Configuration, held: Numeric) -> Numeric:
+    """Micro-batches whose activations have memory: those in flight, or a static plan's buffers."""
+    size = c.stack.memory.stage_buffers * c.pp
+    static = (c.stage < c.pp - 1) & (np.asarray(c.grad_accum) > 1) & (size > 0)
+    return np.where(static, size, held)
 
 
 def _classes(s: Step, gradients: Affine, activations: Numeric, side: Affine) -> dict[str, Affine]:
@@ -188,6 +198,20 @@ def _metrics(s: Step) -> Phase:
     """Metrics are computed from the logits that the loop keeps; no activations are left."""
     activations = s.last * loss_bytes(s.c, "metrics")
     return Phase("metrics", _classes(s, s.states.gradients, activations, Affine(s.buffers.step)))
+
+
+def _apart(s: Step) -> Phase:
+    """Loss, backward and step together, each with memory of its own; only while accumulating."""
+    c, more = s.c, np.where(np.asarray(s.c.grad_accum) > 1, 1.0, 0.0)
+    activations = _outside(s, s.last) + s.last * loss_bytes(c, "backward")
+    side = s.states.step.raised(s.buffers.step + s.buffers.backward)
+    classes = _classes(s, s.states.gradients, activations, side)
+    return Phase(
+        "apart",
+        {name: cost.scaled(more) for name, cost in classes.items()},
+        {g: more * size for g, size in _layers(s).items()},
+        {g: more * size for g, size in working(c, s.states.alive > 0).items()},
+    )
 
 
 def _optimizer(s: Step) -> Phase:

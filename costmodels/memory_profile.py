@@ -67,6 +67,7 @@ class MemoryProfile(BaseModel):
     gather_buffer: bool = False  # what a sequence-parallel input is gathered into stays
     logits_sharded: bool = False
     embedding_split: bool = True  # the token embedding over tensor-parallel ranks
+    split_logits: float = Field(default=0.0, ge=0)  # more for a logit where that splits it
     vocab_multiple: int = Field(default=0, ge=0)  # the vocabulary is padded to this times tp
 
     # pipeline
@@ -74,6 +75,8 @@ class MemoryProfile(BaseModel):
     stage_outputs: bool = False  # a stage's output stays until its backward
     outputs_split: bool = False  # those outputs are divided over tensor-parallel ranks
     engine_alone: bool = False  # the pipeline engine runs a single stage, too
+    stage_buffers: float = Field(default=0.0, ge=0)  # times the stages, for what stages keep
+    phases_apart: bool = False  # accumulating, forward, backward and step share no memory
     stage_inputs: bool = False  # what a stage received stays beside the copy it works on
     last_outputs: float = Field(default=0.0, ge=0)  # per logit, outputs the schedule holds on to
 
@@ -85,6 +88,7 @@ class MemoryProfile(BaseModel):
     gradients_stay: bool = False  # allocated once, alive in every phase
     gradient_leftover: dict[str, float] = {}  # 16-bit gradients beside fp32 accumulators
     stale_gradients: dict[str, float] = {}  # without ZeRO, of the step before, until the next one
+    reduced_apart: float = Field(default=0.0, ge=0)  # of gradients, sums over replicas beside them
     dummy_gradients: bool = False  # one placeholder a weight shape, once made always alive
     weight_cache: dict[str, float] = {}  # casts kept beside the weights, by precision
     step_foreach: bool = False  # the optimizer step makes a parameter-sized temporary

@@ -151,7 +151,8 @@ def _step(c: Configuration, part: Held) -> Numeric:
     narrow = gradient_bytes(c) == 2
     if profile.engine == "megatron":
         copy = 4.0 if narrow else 0.0  # fp32 copy of the gradient shard
-        return (copy + profile.step_bytes) * part.over(zero >= 1)
+        reduced = np.where(part.shards > 1, profile.reduced_apart, 0.0) * part.total
+        return (copy + profile.step_bytes) * part.over(zero >= 1) + reduced
     # DeepSpeed: the shard flattened in 16 bits, then cast to fp32; at stage 3 by sub-groups
     flat = np.where(zero >= 1, 2, 0) + 4 if narrow else np.where(zero >= 1, 4, 0)
     if not narrow and profile.flat_copies != "reused":

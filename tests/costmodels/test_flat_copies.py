@@ -130,3 +130,53 @@ def test_outputs_split_over_tensor_parallel_ranks():
     gap = top(other, 6).phases["backward"] - top(c, 6).phases["backward"]
     output = 2048 * 2048 * 2
     assert gap.ravel().tolist() == pytest.approx([0.75 * output * n for n in (4, 3, 2, 0)])
+
+
+def oneflow(**fields):
+    """OneFlow's GPT, 16 layers of 1,536, as DLPerf ran it."""
+    return configuration(
+        gpt(16, 1536, 16, vocab=51200, seq=2048),
+        "oneflow",
+        precision="fp16",
+        attention="eager",
+        optimizer="adam",
+        seq_len=2048,
+        **fields,
+    )
+
+
+def test_an_all_reduce_writes_apart():
+    """Eight replicas take 16 bits a parameter more than one."""
+    one, eight = (top(oneflow(dp=d, micro_batch=2), 16).phases["optimizer"] for d in (1, 8))
+    own = float(stage_held(oneflow(), 1, 1).total)
+    assert float(np.max(eight - one)) == pytest.approx(2 * own)
+
+
+@given(m=st.sampled_from([2, 8, 64]))
+def test_a_static_plan_has_buffers_for_twice_the_stages(m):
+    """Whatever the micro-batches; on the last stage none, and without accumulation none."""
+    c = oneflow(pp=4, grad_accum=m, micro_batch=2)
+    plain = configuration(
+        c.architecture,
+        with_memory("oneflow", stage_buffers=0.0),
+        **{f: getattr(c, f) for f in ("precision", "attention", "optimizer", "seq_len")},
+        pp=4,
+        grad_accum=m,
+        micro_batch=2,
+    )
+    gap = (top(c, 4).phases["last layer"] - top(plain, 4).phases["last layer"]).ravel()
+    assert gap.tolist() == [0, 0, 0, 0]  # everything but one micro-batch is gone
+    gap = (top(c, 4).phases["backward"] - top(plain, 4).phases["backward"]).ravel()
+    layers = 4 * 2 * 2048 * 1536 * 2
+    flight = [8 - min(m, 4 - stage) for stage in range(3)]
+    assert gap[1:3] == pytest.approx([layers * n for n in flight[1:]])
+    assert gap[3] == 0
+
+
+def test_forward_backward_and_step_share_nothing_while_accumulating():
+    c = oneflow(pp=4, grad_accum=8, micro_batch=2)
+    result = top(c, 4)
+    parts = [result.phases[name] for name in ("loss", "backward", "optimizer")]
+    assert (result.phases["apart"] > np.max(np.stack(parts), axis=0)).all()
+    alone = top(oneflow(pp=4, grad_accum=1, micro_batch=2), 4)
+    assert (alone.phases["apart"] == 0).all()

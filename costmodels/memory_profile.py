@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from costmodels.sourced import check_sources
+
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8")
 Module = Literal["core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act"]
 
@@ -134,12 +136,7 @@ class MemoryProfile(BaseModel):
 
     @model_validator(mode="after")
     def _sourced(self) -> MemoryProfile:
-        unknown = sorted(set(self.sources) - set(type(self).model_fields))
-        if unknown:
-            raise ValueError(f"sources: no such field {', '.join(unknown)}")
-        missing = sorted(self.model_fields_set - set(self.sources) - {"sources"})
-        if missing:
-            raise ValueError(f"sources: none given for {', '.join(missing)}")
+        check_sources(self, self.sources)
         for field in ("weights", "master", "gradients"):
             absent = [p for p in PRECISIONS if p not in getattr(self, field)]
             if absent:

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from costmodels.memory_bound import Coefficients
+from costmodels.sourced import check_sources
 
 FITTED = ("gemm_factor", "memory_factor", "tp_factor", "host_layer", "host_tp")
 
@@ -102,10 +103,5 @@ class TimeProfile(BaseModel):
 
     @model_validator(mode="after")
     def _named(self) -> TimeProfile:
-        unknown = sorted(set(self.sources) - set(type(self).model_fields))
-        if unknown:
-            raise ValueError(f"sources: no such field {', '.join(unknown)}")
-        missing = sorted(self.model_fields_set - set(self.sources) - {"sources"})
-        if missing:
-            raise ValueError(f"sources: none given for {', '.join(missing)}")
+        check_sources(self, self.sources)
         return self

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from costmodels.architecture import Architecture
 from costmodels.params import embedding_parameters, mean_layer_parameters, total_parameters
@@ -39,6 +39,25 @@ DEFAULTS = ZeroBuckets(
     persistence_threshold=100_000,
     sub_group=1_000_000_000,
 )
+
+
+def auto_buckets(arch: Architecture) -> ZeroBuckets:
+    """The sizes that ``auto`` stands for in a Trainer's DeepSpeed configuration, the rest default.
+
+    (transformers 5.24, integrations/deepspeed.py, trainer_config_finalize)
+
+    >>> llama = Architecture("llama2-7b", "llama", 32, 4096, 32, 32, 128, 11008, 32000, 4096, True,
+    ...                      "silu", "rmsnorm", 2, False)
+    >>> auto_buckets(llama).reduce_bucket
+    16777216
+    """
+    square = arch.hidden**2
+    return replace(
+        DEFAULTS,
+        reduce_bucket=square,
+        prefetch_bucket=square * 9 // 10,
+        persistence_threshold=PERSISTENT_HIDDEN * arch.hidden,
+    )
 
 
 def zero_buckets(arch: Architecture) -> ZeroBuckets:

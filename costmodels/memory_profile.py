@@ -113,8 +113,8 @@ class MemoryProfile(BaseModel):
     cross_entropy: Literal["eager", "fused", "chunked"] = "eager"
     logits: dict[str, Logits]
 
-    # deepspeed: bucket sizes as the planner writes them, or the library's own defaults
-    buckets: Literal["planned", "default"] = "planned"
+    # deepspeed: bucket sizes as the planner writes them, the library's own, or a Trainer's "auto"
+    buckets: Literal["planned", "default", "auto"] = "planned"
 
     # what a tensor count does not show
     unexplained: float = Field(default=0.0, ge=0)  # allocated bytes that no term accounts for

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.buckets import DEFAULTS, ZeroBuckets, zero_buckets
+from costmodels.buckets import DEFAULTS, ZeroBuckets, auto_buckets, zero_buckets
 from costmodels.configuration import Configuration
 from costmodels.costs import Affine
 from costmodels.held import Held, ends_held, layer_held, leading_held
@@ -173,8 +173,10 @@ def step_apart(c: Configuration) -> Affine | None:
 
 def buckets_of(c: Configuration) -> ZeroBuckets:
     """The sizes of DeepSpeed's buffers in this run."""
-    planned = c.stack.memory.buckets == "planned"
-    return zero_buckets(c.architecture) if planned else DEFAULTS
+    which = c.stack.memory.buckets
+    if which == "default":
+        return DEFAULTS
+    return auto_buckets(c.architecture) if which == "auto" else zero_buckets(c.architecture)
 
 
 def sub_group_step(c: Configuration) -> Numeric:

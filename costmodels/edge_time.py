@@ -49,6 +49,8 @@ def embedding(cfg: Configuration, rates: Rates) -> Parts:
 def head(cfg: Configuration, rates: Rates) -> Parts:
     """Logits and loss, forward and backward. A chunked loss forms its logits twice."""
     arch, time, tp = cfg.architecture, cfg.stack.time, np.asarray(cfg.tp)
+    if not time.head_split:
+        tp = np.ones_like(tp)
     columns = np.ceil(arch.vocab / tp / 64.0) * 64.0  # stacks pad the vocabulary
     product = rates.product
     forward = linear_forward_time(product, cfg.tokens, columns, arch.hidden)

@@ -113,6 +113,21 @@ def gemm(cfg: Configuration, rates: Rates) -> Pair:
     return forward, backward
 
 
+def last_product(cfg: Configuration, rates: Rates) -> Numeric:
+    """Forward time of the product that ends a layer, 0 where experts do."""
+    arch = cfg.architecture
+    share = 1.0 - routed_layers(arch) / arch.layers
+    width = arch.ffn / np.asarray(cfg.tp)
+    return share * linear_forward_time(rates.gemm, cfg.tokens, arch.hidden, width)
+
+
+def last_reduction(cfg: Configuration) -> Numeric:
+    """Share of a forward's tensor-parallel communication that comes after that product. [-]"""
+    sp = np.asarray(cfg.sequence_parallel) > 0
+    blocks = 0.5 if cfg.architecture.parallel_residual else 1.0
+    return np.where(sp, 1.0 / cfg.stack.time.sp_forward, 0.5) / blocks
+
+
 def attention(cfg: Configuration, rates: Rates) -> Pair:
     """Core attention on this rank's heads and queries."""
     arch, tp, cp = cfg.architecture, np.asarray(cfg.tp), np.asarray(cfg.cp)
@@ -205,7 +220,7 @@ def tensor_parallel(cfg: Configuration, rates: Rates, products: Numeric) -> Pair
     gather = all_gather_time(rates.links, size, cfg.tp)
     sp = np.asarray(cfg.sequence_parallel) > 0
     blocks = 0.5 if arch.parallel_residual else 1.0  # attention and feed-forward share theirs
-    forward = np.where(sp, 4.0 * gather, 2.0 * reduce)
+    forward = np.where(sp, time.sp_forward * gather, 2.0 * reduce)
     hidden = np.minimum(time.tp_hidden * time.tp_backward * reduce, 0.5 * products)
     backward = np.where(sp, time.sp_backward * gather, time.tp_backward * reduce - hidden)
     return time.tp_factor * blocks * forward, time.tp_factor * blocks * backward

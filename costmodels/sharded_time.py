@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.collectives import group_bandwidth, leaves_node, ring_share
-from costmodels.configuration import OFFLOAD_TIERS
+from costmodels.configuration import OFFLOAD_TIERS, Configuration
+from costmodels.costs import Affine
 from costmodels.edge_time import Stages
 from costmodels.held import Held, ends_held
 from costmodels.numeric import Numeric
@@ -25,7 +26,10 @@ class Streams:
     ``gather``: its weights from the other ranks, once a pass. ``scatter``: its gradients to
     them. ``fetch``: its weights from the host, once a pass. ``settle``: its gradients to and from
     the host, under the backward; ``waited``: such that the CPU adds up, which nothing hides.
-    ``root`` and ``root_waited``: the gather, and the gradients, of embedding and head.
+    ``root`` and ``root_last``: the gathers, and scatters, of what the first and the last stage
+    hold besides layers, in one micro-batch; ``root_waited``: their gradients on the host.
+    ``gathering``, ``regathering``, ``scattering``: shares of the micro-batches whose forward
+    gathers a layer, whose backward does, and whose backward scatters its gradients. [-]
     """
 
     gather: Numeric
@@ -34,36 +38,87 @@ class Streams:
     settle: Numeric
     waited: Numeric
     root: Numeric
+    root_last: Numeric
     root_waited: Numeric
+    gathering: Numeric
+    regathering: Numeric
+    scattering: Numeric
 
 
 def streams(stages: Stages, rates: Rates) -> Streams:
     """Times of one layer's transfers; 0 where the configuration has none."""
     cfg, layer = stages.cfg, stages.layer
-    zero, ranks = np.asarray(cfg.zero_stage), layer.shards
-    bandwidth = group_bandwidth(rates.links, ranks, cfg.tp)
-    away = leaves_node(ranks, cfg.tp, rates.links.gpus_per_node)
-    latency = UNIT_LATENCY + np.where(away, UNIT_NETWORK_LATENCY, 0.0)
-    several = np.asarray(ranks) > 1
-
-    def moved(part: Held, bytes_: float) -> Numeric:
-        time = ring_share(ranks) * part.total * bytes_ / bandwidth + latency
-        return np.where(several, time, 0.0)
-
+    zero, profile = np.asarray(cfg.zero_stage), cfg.stack.memory
     gathered = cfg.stack.time.gather_bytes
     each = np.asarray(cfg.stack.time.zero2_each_micro_batch) & (zero == 2)
-    ends = ends_held(cfg, 1, 1)
-    ends_settle, ends_waited = gradient_times(stages, rates, ends)
+    ends_settle, ends_waited = gradient_times(stages, rates, ends_held(cfg, 1, 1))
     settle, waited = gradient_times(stages, rates, layer)
+    gathering, regathering, scattering = shares(cfg)
+    late = profile.engine == "fsdp" and profile.whole_root
+
+    def root(first: int, last: int) -> Numeric:
+        held = ends_held(cfg, first, last)
+        time = (gathering + regathering) * moved(stages, rates, held, gathered)
+        if late:  # one unit, reduced after everything else
+            time = time + scattering * moved(stages, rates, held, rates.reduced_bytes)
+        return np.where(zero >= 3, time, 0.0)
+
     return Streams(
-        gather=np.where(zero >= 3, moved(layer, gathered), 0.0),
-        scatter=np.where((zero >= 3) | each, moved(layer, rates.reduced_bytes), 0.0),
+        gather=np.where(zero >= 3, moved(stages, rates, layer, gathered), 0.0),
+        scatter=np.where((zero >= 3) | each, moved(stages, rates, layer, rates.reduced_bytes), 0.0),
         fetch=fetch_time(stages, rates),
         settle=settle,
         waited=waited,
-        root=np.where(zero >= 3, moved(ends, gathered), 0.0),
+        root=root(1, int(cfg.pp == 1)),
+        root_last=root(0, 1) if cfg.pp > 1 else np.asarray(0.0),
         root_waited=ends_settle + ends_waited,
+        gathering=gathering,
+        regathering=regathering,
+        scattering=scattering,
     )
+
+
+def moved(stages: Stages, rates: Rates, part: Held, bytes_: float) -> Numeric:
+    """One gather or scatter of ``part`` at so many bytes a parameter. [s]"""
+    cfg, ranks = stages.cfg, stages.layer.shards
+    away = leaves_node(ranks, cfg.tp, rates.links.gpus_per_node)
+    latency = UNIT_LATENCY + np.where(away, UNIT_NETWORK_LATENCY, 0.0)
+    bandwidth = group_bandwidth(rates.links, ranks, cfg.tp)
+    time = ring_share(ranks) * part.total * bytes_ / bandwidth + latency
+    return np.where(np.asarray(ranks) > 1, time, 0.0)
+
+
+def shares(cfg: Configuration) -> tuple[Numeric, Numeric, Numeric]:
+    """Shares of micro-batches that gather forward, gather backward, and scatter. [-]
+
+    FSDP2 in a pipeline (torch/distributed/pipelining/stage.py): backwards leave weights gathered
+    and reduce nothing; the step ends with one scatter, layer after layer. Weights are gathered
+    once a step, or where each forward frees them in every backward, and in the forwards before
+    the first of those.
+    """
+    one, none = np.asarray(1.0), np.asarray(0.0)
+    if cfg.stack.memory.engine != "fsdp":
+        return one, one, one
+    m = np.asarray(cfg.grad_accum, dtype=float)
+    if cfg.pp == 1:
+        return one, one, one if cfg.stack.memory.sync_each_micro_batch else one / m
+    if cfg.stack.time.stage_reshards:
+        return np.minimum(cfg.pp - cfg.stage, m) / m, one, none
+    return one / m, none, none
+
+
+def late_scatter(stages: Stages, rates: Rates) -> Affine:
+    """Gradients of an FSDP pipeline, scattered after its last backward; nothing hides them. [s]"""
+    cfg = stages.cfg
+    if cfg.stack.memory.engine != "fsdp" or cfg.pp == 1:
+        return Affine()
+    sharded = np.asarray(cfg.zero_stage) >= 3
+    bytes_ = rates.reduced_bytes
+    rest: Numeric = np.asarray(0.0)
+    for part in stages.rest:
+        rest = rest + np.where(np.asarray(part.total) > 0, moved(stages, rates, part, bytes_), 0.0)
+    layer = moved(stages, rates, stages.layer, bytes_)
+    return Affine(np.where(sharded, rest, 0.0), np.where(sharded, layer, 0.0))
 
 
 def gradient_times(stages: Stages, rates: Rates, part: Held) -> tuple[Numeric, Numeric]:

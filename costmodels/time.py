@@ -6,12 +6,12 @@ import numpy as np
 
 from costmodels import edge_time, layer_time
 from costmodels.configuration import Configuration
-from costmodels.costs import GRANULARITIES, Parts, TimeCosts
+from costmodels.costs import GRANULARITIES, SEGMENT, Parts, TimeCosts
 from costmodels.edge_time import Stages
 from costmodels.numeric import Numeric
 from costmodels.pipeline import hop_time, interleaved_fill
 from costmodels.rates import Rates, rates_of
-from costmodels.sharded_time import Streams, exposed, streams
+from costmodels.sharded_time import Streams, exposed, late_scatter, streams
 
 # s, issuing the kernels of a plain softmax instead of one fused: vTrain's tp 8, one sequence
 PLAIN_SOFTMAX_HOST = 2.7e-4
@@ -42,12 +42,12 @@ def time_costs(configuration: Configuration) -> TimeCosts:
     stages = edge_time.stages_of(cfg)
     moves = streams(stages, rates)
     forward, backward = _layer(cfg, rates, stages)
-    again = {g: _recomputed(cfg, forward, g) for g in GRANULARITIES}
+    again = {g: _recomputed(cfg, rates, forward, g) for g in GRANULARITIES}
     plain = _with_streams(cfg, backward, moves, {})
     boundary = _boundary(cfg, rates)
     gradients, latency = edge_time.data_parallel(stages, rates)
-    first = dict(edge_time.embedding(cfg, rates))
-    first["dp"] = 2.0 * moves.root
+    first, last = dict(edge_time.embedding(cfg, rates)), dict(edge_time.head(cfg, rates))
+    first["dp"], last["dp"] = moves.root, moves.root_last
     first["offload"] = moves.root_waited
     return TimeCosts(
         forward=_with_streams(cfg, forward, moves, None),
@@ -57,10 +57,10 @@ def time_costs(configuration: Configuration) -> TimeCosts:
             for g, extra in again.items()
         },
         embedding=first,
-        head=edge_time.head(cfg, rates),
+        head=last,
         boundary=boundary,
         edge={
-            "dp": (gradients,),
+            "dp": (gradients.plus(late_scatter(stages, rates)),),
             "optimizer": (edge_time.optimizer(stages, rates),),
             "offload": (edge_time.offload(stages, rates),),
         },
@@ -87,6 +87,7 @@ def _layer(cfg: Configuration, rates: Rates, stages: Stages) -> tuple[Parts, Par
     time = cfg.stack.time
     extra = _tensor_parallel_host(cfg)
     extra = extra + np.where(layer_time.plain_softmax(cfg), PLAIN_SOFTMAX_HOST, 0.0)
+    extra = extra + np.where(np.asarray(cfg.zero_stage) >= 3, time.host_zero3, 0.0)
     floors = (time.host_layer + extra, time.host_backward * time.host_layer + extra)
     passes = []
     for i, floor in enumerate(floors):
@@ -114,18 +115,34 @@ def total(parts: Parts) -> Numeric:
     return result
 
 
-def _recomputed(cfg: Configuration, forward: Parts, granularity: str) -> Parts:
+def _recomputed(cfg: Configuration, rates: Rates, forward: Parts, granularity: str) -> Parts:
     """What a granularity runs again in the backward."""
     if granularity == "none":
         return {}
     if granularity != "selective":
-        return forward
+        whole = cfg.stack.time.repeats_output
+        return forward if whole else _without_output(cfg, rates, forward, SEGMENT[granularity])
     kind = cfg.stack.memory.selective
     if kind == "attention":
         return {"attention": forward["attention"]}
     if kind == "activations":
         return {"memory_bound": forward["memory_bound"]}
     return {"gemm": 0.5 * forward["gemm"], "memory_bound": forward["memory_bound"]}
+
+
+def _without_output(cfg: Configuration, rates: Rates, forward: Parts, layers: int) -> Parts:
+    """A forward that stops before the last product of ``layers`` layers, and its reduction.
+
+    Non-reentrant checkpoints end when the last saved tensor is back (torch/utils/checkpoint.py,
+    early_stop), compiled ones drop what nothing reads.
+    """
+    product = layer_time.last_product(cfg, rates) / layers
+    reduced = layer_time.last_reduction(cfg) / layers * forward["tp"]
+    parts = dict(forward)
+    parts["gemm"], parts["tp"] = parts["gemm"] - product, parts["tp"] - reduced
+    idle = np.where(np.asarray(parts["launch"]) > 0, product + reduced, 0.0)
+    parts["launch"] = parts["launch"] + idle
+    return parts
 
 
 def _with_streams(
@@ -135,13 +152,23 @@ def _with_streams(
     parts = dict(work)
     for name, value in (recomputed or {}).items():
         parts[name] = parts[name] + value
-    moved, from_host = moves.gather, moves.fetch
-    waited: Numeric = np.asarray(0.0)
+    time, work_time = cfg.stack.time, total(parts)
+    often, from_host, waited = moves.gathering, moves.fetch, np.asarray(0.0)
+    scattering, scatter = np.asarray(0.0), np.asarray(0.0)
     if recomputed is not None:
-        moved, from_host, waited = moved + moves.scatter, from_host + moves.settle, moves.waited
-    time = cfg.stack.time
-    parts["dp"], beyond = exposed(total(parts), moved, from_host, time.prefetch, time.hidden_cost)
-    parts["offload"] = beyond + waited
+        often, scattering, scatter = moves.regathering, moves.scattering, moves.scatter
+        from_host, waited = from_host + moves.settle, moves.waited
+    parts["dp"] = parts["offload"] = np.asarray(0.0)
+    for share, moved in (
+        (often * scattering, moves.gather + scatter),
+        (often * (1.0 - scattering), moves.gather),
+        ((1.0 - often) * scattering, scatter),
+        ((1.0 - often) * (1.0 - scattering), np.asarray(0.0)),
+    ):
+        more, beyond = exposed(work_time, moved, from_host, time.prefetch, time.hidden_cost)
+        parts["dp"] = parts["dp"] + share * more
+        parts["offload"] = parts["offload"] + share * beyond
+    parts["offload"] = parts["offload"] + waited
     return parts
 
 

@@ -47,6 +47,7 @@ class TimeProfile(BaseModel):
     host_tp: float = Field(default=0.0, ge=0)  # more of it for each further tensor-parallel rank
     host_tp_node: float = Field(default=0.0, ge=0)  # more for each further node of a tp group
     host_tp_pipeline: float = Field(default=0.0, ge=0)  # more a tp rank, pp > 1 on several nodes
+    host_zero3: float = Field(default=0.0, ge=0)  # more where ZeRO-3 hooks every module
     host_backward: float = Field(default=1.2, gt=0)  # backward / forward
 
     # kernels
@@ -65,11 +66,16 @@ class TimeProfile(BaseModel):
     # tensor and pipeline parallelism
     tp_backward: float = Field(default=2.0, ge=0)  # all-reduces of a layer's backward
     tp_hidden: float = Field(default=0.0, ge=0, le=1)  # share of them under weight gradients
-    sp_backward: float = Field(default=5.0, ge=0)  # gathers and scatters of it, forward has 4
+    sp_forward: float = Field(default=4.0, gt=0)  # gathers and scatters of a layer's forward
+    sp_backward: float = Field(default=5.0, ge=0)  # the same of its backward
+    head_split: bool = True  # tensor parallelism divides the head
     hop_split: bool = False  # each tensor-parallel rank sends its share between stages
     hop_exposed: float = Field(default=1.0, ge=0, le=1)  # share of a hop nothing hides
     hop_delay: float = Field(default=0.0, ge=0)  # more for each send or receive between stages
     hop_delay_nodes: int = Field(default=1, ge=1)  # on at least so many nodes
+
+    # checkpointing: whether a layer's last product, whose result nothing needs, is repeated too
+    repeats_output: bool = True
 
     # data parallelism
     gradient_bytes: dict[str, float]  # reduced across replicas, by precision
@@ -82,6 +88,7 @@ class TimeProfile(BaseModel):
     prefetch: bool = True  # ZeRO-3 gathers the next layer while one computes
     gather_bytes: float = Field(default=2.0, gt=0)  # per parameter in a ZeRO-3 gather
     hidden_cost: float = Field(default=0.05, ge=0)  # of communication under computation
+    stage_reshards: bool = False  # FSDP frees a layer's weights after forwards of a pipeline too
 
     # optimizer on the host. Its gradients cross once a step (once); or, at ZeRO-2 and 3, every
     # micro-batch fetches the sum, adds on the GPU and copies it back (gpu_sum), or copies its own

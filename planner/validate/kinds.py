@@ -67,6 +67,7 @@ class Kind(Strict):
     cite: str  # where its rows were published
     comparable: bool = True  # its rows say what a prediction needs, and count in intervals
     network: Network | None = None
+    pair: Network | None = None  # between two GPUs of nodes that have no switch
     gpu: str = ""  # where the source does not name it fully
     gpus_per_node: int | None = None
     partition: Literal["even", "accounted", "blocks", "weighed"] = "even"

@@ -32,13 +32,16 @@ def machine_of(cells: Cells, kinds: Kinds, gpus: int) -> tuple[Machine, Cluster]
     printed = cells.row.number("gpu_mem_gb")
     try:
         cluster = _cluster(gpu, gpus, per_node, network)
+        if cells.kind.pair is not None:
+            cluster = _without_switch(cluster, cells.kind.pair.value * 1e9)
     except ValueError:
         raise Skip(f"gpu: {name or 'not named'}") from None
     limit = None
     if printed and printed * GIB > 1.1 * cluster.gpu.memory:
         limit = 0.99 * printed * GIB  # a larger variant of the card
         cluster = replace(cluster, memory_limit=limit)
-    return Machine(gpu, cluster.nodes, cluster.gpus_per_node, network, limit), cluster
+    pair = cluster.node.p2p_bandwidth
+    return Machine(gpu, cluster.nodes, cluster.gpus_per_node, network, pair, limit), cluster
 
 
 @cache
@@ -56,6 +59,11 @@ def _cluster(gpu: str, gpus: int, per_node: int | None, network: float | None) -
     share = next(n for n in range(most, 0, -1) if gpus % n == 0)
     cluster = parse_gpus(f"{gpus // share}x{share}x{gpu}")
     return cluster.with_overrides(inter_bandwidth=network) if network else cluster
+
+
+def _without_switch(cluster: Cluster, pair: float) -> Cluster:
+    """The cluster with so much bandwidth between any two GPUs of a node. [byte/s]"""
+    return replace(cluster, node=replace(cluster.node, p2p_bandwidth=pair))
 
 
 @cache

@@ -20,6 +20,7 @@ class Machine:
     nodes: int
     gpus_per_node: int
     network: float | None  # a node's, None: as the reference node [byte/s]
+    pair: float  # between two GPUs of a node [byte/s]
     memory: float | None  # of one GPU, None: as the database [byte]
 
 

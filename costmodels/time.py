@@ -153,12 +153,15 @@ def _with_streams(
     for name, value in (recomputed or {}).items():
         parts[name] = parts[name] + value
     time, work_time = cfg.stack.time, total(parts)
-    often, from_host, waited = moves.gathering, moves.fetch, np.asarray(0.0)
-    scattering, scatter = np.asarray(0.0), np.asarray(0.0)
+    often, from_host = moves.gathering, moves.fetch
+    waited: Numeric = np.asarray(0.0)
+    scattering: Numeric = np.asarray(0.0)
+    scatter: Numeric = np.asarray(0.0)
     if recomputed is not None:
         often, scattering, scatter = moves.regathering, moves.scattering, moves.scatter
         from_host, waited = from_host + moves.settle, moves.waited
-    parts["dp"] = parts["offload"] = np.asarray(0.0)
+    gathers: Numeric = np.asarray(0.0)
+    fetches: Numeric = np.asarray(0.0)
     for share, moved in (
         (often * scattering, moves.gather + scatter),
         (often * (1.0 - scattering), moves.gather),
@@ -166,9 +169,8 @@ def _with_streams(
         ((1.0 - often) * (1.0 - scattering), np.asarray(0.0)),
     ):
         more, beyond = exposed(work_time, moved, from_host, time.prefetch, time.hidden_cost)
-        parts["dp"] = parts["dp"] + share * more
-        parts["offload"] = parts["offload"] + share * beyond
-    parts["offload"] = parts["offload"] + waited
+        gathers, fetches = gathers + share * more, fetches + share * beyond
+    parts["dp"], parts["offload"] = gathers, fetches + waited
     return parts
 
 

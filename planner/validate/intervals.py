@@ -44,8 +44,9 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Comparable runs of one kind: their places, residuals and kind."""
+    """Comparable runs of one kind, or of those it sets apart: places, residuals and kind."""
 
+    name: str
     kind: Kind
     index: Array
     residuals: Residuals
@@ -67,14 +68,20 @@ def find_intervals(data: Scored) -> Found:
     stacks: list[StackInterval] = []
     for quantity in QUANTITIES:
         samples = _samples(data, quantity)
-        pool = Pool({name: sample.residuals for name, sample in samples.items()})
-        shown = {n: s for n, s in samples.items() if pool.lends((n,)) or len(s.index) >= LEAST_RUNS}
-        held = {name: pool.inside(name) for name in shown}
+        # runs that are set apart lend nobody their spread
+        pool = Pool({n: s.residuals for n, s in samples.items() if n == s.kind.name})
+        shown = {
+            n: s
+            for n, s in samples.items()
+            if pool.lends((s.kind.name,)) or len(s.index) >= LEAST_RUNS
+        }
+        held = {n: pool.inside(s.residuals, (s.kind.name,)) for n, s in shown.items()}
         kinds += [_of_kind(quantity, samples[n], pool, held[n], data) for n in shown]
         coverage += _coverage(quantity, samples, held)
         if pool.lends():
             stacks += _of_stacks(quantity, samples, pool)
-    order = {name: i for i, name in enumerate(dict.fromkeys(run.kind.name for run in data.runs))}
+    names = dict.fromkeys(n for run in data.runs for n in (run.kind.name, run.spread("time")))
+    order = {name: i for i, name in enumerate(names)}
     return Found(
         tuple(sorted(kinds, key=lambda score: order[score.kind])), tuple(coverage), tuple(stacks)
     )
@@ -91,12 +98,12 @@ def _samples(data: Scored, quantity: Quantity) -> dict[str, Sample]:
     numbers = {key: i for i, key in enumerate(dict.fromkeys(run.group for run in data.runs))}
     group = np.array([numbers[run.group] for run in data.runs], dtype=int)
     found = {}
-    for name, places in grouped([run.kind.name for run in data.runs]).items():
+    for name, places in grouped([run.spread(quantity) for run in data.runs]).items():
         index = places[(known & comparable)[places]]
         if len(index):
             value = np.log(measured[index] / predicted[index])
             kind = data.runs[int(index[0])].kind
-            found[str(name)] = Sample(kind, index, Residuals(value, group[index]))
+            found[str(name)] = Sample(str(name), kind, index, Residuals(value, group[index]))
     return found
 
 
@@ -109,7 +116,7 @@ def _of_kind(
     shipped = (p.time_interval if quantity == "time" else p.memory_interval)[sample.index]
     measured = np.exp(value) - 1
     return IntervalScore(
-        kind=sample.kind.name,
+        kind=sample.name,
         stack=data.runs[int(sample.index[0])].stack,
         quantity=quantity,
         count=len(value),

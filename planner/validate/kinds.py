@@ -51,6 +51,7 @@ class When(Strict):
     time_skip: str = ""
     memory_skip: str = ""
     comparable: bool = True
+    apart: str = ""  # what to call such rows, where their spread is another than the kind's
     set: dict[str, str] = {}  # column -> what its cell means
     network: Network | None = None
     time: dict[str, Any] = {}  # fields of the stack's time profile

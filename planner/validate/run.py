@@ -73,7 +73,13 @@ class Run:
     memory_skip: str
     comparable: bool = True  # counts in intervals
     stage: int | None = None  # whose memory the row prints, where it names a rank
+    apart: str = ""  # what sets the spread of its time apart from that of its kind
     assumed: tuple[str, ...] = field(default=())
+
+    def spread(self, quantity: str) -> str:
+        """The runs whose residuals say how sure a prediction of it is."""
+        own = self.apart if quantity == "time" else ""
+        return f"{self.kind.name}, {own}" if own else self.kind.name
 
     @property
     def sequences(self) -> int:

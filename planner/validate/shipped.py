@@ -12,7 +12,8 @@ def interval_of(run: Run, stack: Stack, quantity: Quantity) -> tuple[float, floa
 
     Another stack than the one that ran has its own.
     """
-    own = shipped_intervals().kinds.get(run.kind.name, {}).get(quantity)
+    kinds = shipped_intervals().kinds
+    own = kinds.get(run.spread(quantity), kinds.get(run.kind.name, {})).get(quantity)
     if own is not None and run.stack == run.kind.stack and run.comparable:
         return own.low, own.high
     profile = stack.time if quantity == "time" else stack.memory

@@ -138,13 +138,12 @@ class Pool:
         others = set(self.samples) - set(but)
         return len(others) >= LEAST_KINDS and len(self.samples) > LEAST_KINDS
 
-    def inside(self, name: str) -> Array:
-        """Whether each run of a kind lies in the interval made without its group."""
-        sample = self.samples[name]
+    def inside(self, sample: Residuals, but: Collection[str] = ()) -> Array:
+        """Whether each of some runs lies in the interval made without its group."""
         result = np.zeros(len(sample.value), dtype=bool)
         for group in sample.groups:
             out = sample.group == group
-            low, high = self.interval(sample.of(~out), (name,))
+            low, high = self.interval(sample.of(~out), but)
             result[out] = (low <= sample.value[out]) & (sample.value[out] <= high)
         return result
 

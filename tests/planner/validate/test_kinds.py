@@ -16,6 +16,8 @@ from hardware_db import find
 from planner.validate import measured, partition
 from planner.validate.headlines import load_lines
 from planner.validate.kinds import kind_of, load_kinds, spelled
+from planner.validate.resolve import resolve
+from planner.validate.run import Run
 from planner.validate.shape import usual_heads
 from planner.validate.table import Row
 
@@ -132,10 +134,48 @@ def test_shipped_stacks_carry_a_source_for_every_interval() -> None:
 
 def test_shipped_intervals_are_of_kinds_that_exist() -> None:
     names = {kind.name for kind in KINDS.kinds}
-    assert set(shipped_intervals().kinds) <= names
+    apart = {f"{kind.name}, {when.apart}" for kind in KINDS.kinds for when in kind.when}
+    assert set(shipped_intervals().kinds) <= names | apart
 
 
 def test_kinds_speak_for_stacks_that_exist() -> None:
     for kind in KINDS.kinds:
         for quantity in ("time", "memory"):
             assert set(kind.speaks(quantity)) <= {*stack_names(), ""}
+
+
+SHAPE = {
+    "model": "8B", "layers": "32", "hidden": "4096", "heads": "32", "kv_heads": "8",
+    "ffn": "14336", "vocab": "128256", "gated_mlp": "true", "tied_embeddings": "false",
+    "precision": "bf16", "seq_len": "4096", "micro_batch": "1", "grad_accum": "8",
+}  # fmt: skip
+
+
+def run_of(**cells: str) -> Run:
+    return resolve(Row("t", 2, {**SHAPE, **cells}), KINDS)
+
+
+def test_stages_that_only_run_slow_at_times_have_an_interval_of_their_own() -> None:
+    """Half of nanotron's runs with stages and replicas, but without ZeRO, take seconds more."""
+    one = {"framework": "nanotron", "gpu": "H100-80GB", "tp": "1"}
+    eight = {**one, "pp": "2", "dp": "16", "n_gpus": "32"}
+    slow, sharded, small = (
+        run_of(**eight, zero_stage="0"),
+        run_of(**eight, zero_stage="1"),
+        run_of(**one, pp="2", dp="4", n_gpus="8", zero_stage="0"),
+    )
+    assert slow.spread("time") == "nanotron, stages without ZeRO"
+    assert {r.spread("time") for r in (sharded, small)} == {"nanotron"}
+    assert slow.spread("memory") == "nanotron"
+    many = run_of(**one, pp="1", dp="512", n_gpus="512")
+    assert many.spread("time") == "nanotron, over 256 GPUs without stages"
+
+
+def test_boards_of_four_have_no_switch() -> None:
+    """Six of eighteen links lead to each other GPU of an HGX board with four."""
+    run = run_of(framework="KempnerForge", gpu="H200", n_gpus="8", dp="2", tp="4")
+    node = run.cluster.node
+    assert (run.cluster.gpus_per_node, run.sequence_parallel) == (4, 1)
+    assert node.p2p_bandwidth == pytest.approx(node.gpu.link_bandwidth / 3 * 0.88, rel=0.01)
+    staged = run_of(framework="KempnerForge", gpu="H200", n_gpus="8", dp="1", tp="4", pp="2")
+    assert staged.sequence_parallel == 0

@@ -117,11 +117,11 @@ def test_a_kind_is_no_neighbour_of_its_own() -> None:
     pool = Pool(samples)
     nobody = Residuals(np.zeros(0), np.zeros(0, dtype=int))
     assert pool.interval(nobody, ("a",)) != pool.interval(nobody, ("b",))
-    inside = pool.inside("a")
+    inside = pool.inside(pool.samples["a"], ("a",))
     changed = samples["a"].value.copy()
     changed[samples["a"].group == 0] += 5.0
     other = Pool({**samples, "a": Residuals(changed, samples["a"].group)})
-    assert not other.inside("a")[:2].any()
+    assert not other.inside(other.samples["a"], ("a",))[:2].any()
     assert inside.shape == (8,)
 
 

@@ -52,6 +52,9 @@ def _heads(arch: Architecture, kernels: Kernels, batch: Batch) -> tuple[Saved, .
         kept += _projected(arch, kernels, batch, q, k) + _output(kernels, batch, q)
     else:
         kept += _eager_core(arch, kernels, batch, q, k)
+    if kernels.rotary_each and arch.positional == "rope":
+        size = batch.tokens * 4 * arch.head_dim * kernels.element
+        kept += (Saved("attn", "pointwise", size, "none"),)
     return kept + _scores(arch, kernels, batch)
 
 

@@ -91,6 +91,8 @@ def _deepspeed(c: Configuration, first: Numeric, last: Numeric) -> Buffers:
     """
     zero, sizes = np.asarray(c.zero_stage), buckets_of(c)
     element = kernels_of(c).element
+    if c.stack.memory.buckets == "step":
+        return _at_step(c, sizes.reduce_bucket, first, last)
     wide = (gradient_bytes(c) == 4) & (zero == 1)
     own = layer_held(c).total * c.architecture.layers / c.pp + ends_held(c, first, last).total
     copies = c.stack.memory.overlap_buckets if c.pp == 1 else 1
@@ -116,6 +118,19 @@ def _deepspeed(c: Configuration, first: Numeric, last: Numeric) -> Buffers:
         step=np.where(zero == 0, bucket, always) + 0.0 * last,
         cached=cached,
     )
+
+
+def _at_step(c: Configuration, least: float, first: Numeric, last: Numeric) -> Buffers:
+    """Gradients are reduced after the last backward: flattened until a bucket is full, then fp32.
+
+    A bucket ends with the tensor that fills it, a token table where a stage has one.
+    """
+    own = layer_held(c).total * c.architecture.layers / c.pp + ends_held(c, first, last).total
+    tables = np.maximum(first, last) * table_bytes(c) / weight_element(c)
+    bucket = np.minimum(np.maximum(least, tables), own)
+    none = 0.0 * own
+    reduced = np.where(np.asarray(c.dp) * c.cp == 1, 0.0, (weight_element(c) + 4) * bucket)
+    return Buffers(none, none, none, none, reduced)
 
 
 def _fsdp(c: Configuration, first: Numeric, last: Numeric) -> Buffers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from costmodels.activations import embedding_saved, head_saved, rotary_tables
-from costmodels.attention_activations import SOFTCAP_FAMILIES
+from costmodels.attention_activations import SOFTCAP_FAMILIES, score_bytes
 from costmodels.backward_memory import weight_element
 from costmodels.configuration import Configuration
 from costmodels.held import ends_held, layer_held, vocabulary
@@ -73,12 +73,22 @@ def loss_bytes(c: Configuration, moment: str) -> Numeric:
     earlier = profile.last_outputs if c.pp > 1 or profile.engine_alone else 0.0
     held = held + earlier * logit_count(c)
     if figures.lost and moment == "backward":
-        held = held + np.maximum(figures.lost * logit_count(c) - _gradients_of_last(c), 0.0)
+        freed = figures.lost * logit_count(c) + _layer_scores(c)
+        held = held + np.maximum(freed - _gradients_of_last(c), 0.0)
     if figures.table:
         elements = token_table(c.architecture, vocabulary(c)) / np.asarray(c.tp)
         inputs = batch_of(c).tokens * c.architecture.hidden * kernels_of(c).element
         held = held + figures.table * elements + inputs
     return held
+
+
+def _layer_scores(c: Configuration) -> Numeric:
+    """Blocks of one layer's scores in unfused attention, which its backward frees. [byte]"""
+    kernels, batch = kernels_of(c), batch_of(c)
+    if kernels.attention in ("flash", "efficient"):
+        return 0.0 * batch.tokens
+    width = score_bytes(c.architecture, kernels) + c.stack.memory.score_working
+    return width * batch.tokens * batch.keys * c.architecture.heads / ways(c, "tensor")
 
 
 def _gradients_of_last(c: Configuration) -> Numeric:

@@ -43,6 +43,9 @@ class Kernels:
         a view of it; otherwise the value is copied out.
     kv_expanded : bool
         Keys and values are copied to all heads before a fused attention kernel.
+    rotary_each : bool
+        Every layer gathers cosines and sines by position, once for query and once for key, and
+        keeps them.
     norm_element : float
         Bytes an eager norm keeps for an element of its input, where not the family's; else 0.
     score_element : float
@@ -66,6 +69,7 @@ class Kernels:
     layout: str = "family"
     output_copies: Numeric = 0
     qkv_kept: bool = True
+    rotary_each: bool = False
     kv_expanded: bool = False
     norm_element: float = 0.0
     score_element: float = 0.0

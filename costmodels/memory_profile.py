@@ -56,6 +56,8 @@ class MemoryProfile(BaseModel):
     score_element: float = Field(default=0.0, ge=0)
     score_working: float = Field(default=6.0, ge=0)  # more per score in eager attention's backward
     output_copies: int = Field(default=0, ge=0)
+    lone_output: bool = False  # a micro-batch of one sequence needs no such copy
+    rotary_each: bool = False  # every layer gathers its own rotary tables by position
     cp_copies: int = Field(default=0, ge=0)  # of the attention output, under context parallelism
     qkv_kept: bool = True
     kv_expanded: bool = False  # keys and values are copied to all heads before a fused kernel
@@ -113,8 +115,9 @@ class MemoryProfile(BaseModel):
     cross_entropy: Literal["eager", "fused", "chunked"] = "eager"
     logits: dict[str, Logits]
 
-    # deepspeed: bucket sizes as the planner writes them, the library's own, or a Trainer's "auto"
-    buckets: Literal["planned", "default", "auto"] = "planned"
+    # deepspeed: bucket sizes as the planner writes them, the library's own, or a Trainer's "auto";
+    # "step": of the library's size, filled once a step, after the last backward
+    buckets: Literal["planned", "default", "auto", "step"] = "planned"
 
     # what a tensor count does not show
     unexplained: float = Field(default=0.0, ge=0)  # allocated bytes that no term accounts for

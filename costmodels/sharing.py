@@ -16,14 +16,16 @@ def kernels_of(c: Configuration) -> Kernels:
     profile = c.stack.memory
     wide = c.precision in ("fp32", "tf32")
     fp8 = c.precision == "fp8" and profile.fp8_inputs
+    copied = np.where(profile.lone_output & (np.asarray(c.micro_batch) == 1), 0, 1)
     return Kernels(
         compute="fp32" if wide else "amp" if profile.autocast else "bf16",
         attention=c.attention,
         norm=profile.norm,
         mlp=profile.mlp,
         layout=profile.layout,
-        output_copies=profile.output_copies + profile.cp_copies * (np.asarray(c.cp) > 1),
+        output_copies=profile.output_copies * copied + profile.cp_copies * (np.asarray(c.cp) > 1),
         qkv_kept=profile.qkv_kept,
+        rotary_each=profile.rotary_each,
         kv_expanded=profile.kv_expanded,
         norm_element=profile.norm_element,
         score_element=profile.score_element,

@@ -233,8 +233,11 @@ def calibration_text(profile: Profile) -> str:
             if fields:
                 lines += [f"    {field} = {value:.6g}" for field, value in fields.items()]
             else:
-                lines.append(
-                    "    shipped constants stay: errors are within their interval, or runs left out"
-                    " are not predicted clearly better"
+                why = (
+                    "errors are within their interval, or runs left out are not predicted clearly"
+                    " better"
+                    if error.cross_validated
+                    else "no other run checks this one"
                 )
+                lines.append(f"    shipped constants stay: {why}")
     return "\n".join(lines)

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from costmodels.calibration import SOFT, soft_ridge
 from costmodels.numeric import Array
 
 STEP = 1e-2  # of a constant's own unit, for the derivative
 ROUNDS = 6  # of the secant that finds the common constant
 REWEIGHTED = 20
-SOFT = 0.05  # from which a residual counts linearly, so that an outlier does not decide
 # The rest were chosen on random draws of one to eight runs from public measurements, so that the
 # runs not drawn are predicted no worse on average.
 REPEAT = 0.5  # a further run of a shape seen before says half as much as one of a new shape
@@ -24,8 +24,8 @@ STACK_WIDTH = 0.15  # how far a stack lies off on a cluster, beyond its stated i
 NOISE = 0.10  # of one shape's residual
 SURE = 0.5  # standard errors taken off the offset
 CLEAR = 1.5  # standard errors by which runs left out must be predicted better
-ONE_SHARE, ONE_REACH = 0.3, 0.004  # what one run moves of its excess, and at most
 REACH, REACH_POWER = 0.03, 1.5  # how far so many runs beyond the first may move at most
+ONE_SHARE, ONE_REACH = 0.3, 0.004  # what the one run left of two asks of its excess, and at most
 LEAST_RUNS = 6  # and as many shapes, before single constants move
 STRETCH = 1.25  # of the common constant beyond the move it is to bring
 NEGLIGIBLE = 1e-4  # a smaller move is none
@@ -75,9 +75,9 @@ def shrink(
 ) -> Shrunk:
     """Constants adjusted to measured runs, as far as left-out shapes are predicted better.
 
-    What the stack's own interval explains moves nothing. One run moves the common constant only,
-    and little. More runs move it by ``offset``, if shapes left out improve by more than
-    ``CLEAR`` standard errors of that improvement; single constants likewise, beside the common one.
+    What the stack's own interval explains moves nothing, and neither does one run, which no other
+    can check. More runs move the common constant by ``offset``, if shapes left out improve by
+    more than ``CLEAR`` standard errors of that improvement; single constants likewise, beside it.
 
     Parameters
     ----------
@@ -99,11 +99,10 @@ def shrink(
     runs = Runs(predict, np.asarray(measured, dtype=float), numbers, interval)
     origin = runs.residuals({})
     n, before = len(origin), mean_error(origin)
+    if n == 1:
+        return Shrunk({}, 1, before, before, False)
     slope = (runs.residuals(common.value(STEP)) - origin) / STEP
     goal = offset(origin, numbers, interval)
-    if n == 1:
-        values = _reach(common, runs, origin, goal)
-        return Shrunk(values, 1, before, mean_error(runs.residuals(values)), False)
     held = _held_out(runs, origin, slope)
     values, errors = {}, origin
     if improves(origin, held, _folds(numbers)):
@@ -226,23 +225,17 @@ def _one_by_one(
     held = errors.copy()
     for k in np.unique(runs.shapes):
         out = runs.shapes == k
-        held[out] += slope[out] @ solve(now[~out], slope[~out])
+        held[out] += slope[out] @ _widths(now[~out], slope[~out])
     if not improves(errors, held, runs.shapes):
         return None
     found = dict(values)
-    for c, x in zip(singles, solve(now, slope), strict=True):
+    for c, x in zip(singles, _widths(now, slope), strict=True):
         found.update(c.value(c.width * float(x)))
     if mean_error(runs.residuals(found)) > mean_error(now):
         return None
     return found, held
 
 
-def solve(origin: Array, slope: Array) -> Array:
+def _widths(origin: Array, slope: Array) -> Array:
     """Where a ridge with soft residuals is least, in widths from the origin."""
-    x: Array = np.zeros(slope.shape[1])
-    for _ in range(REWEIGHTED):
-        now = origin + slope @ x
-        weight = 1.0 / np.sqrt(1.0 + (now / NOISE) ** 2) / NOISE**2
-        normal = slope.T @ (weight[:, None] * slope) + np.eye(len(x))
-        x = np.linalg.solve(normal, -slope.T @ (weight * origin))
-    return x
+    return soft_ridge(origin, slope, np.full(slope.shape[1], NOISE), NOISE)

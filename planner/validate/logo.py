@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.calibration import SOFT, SPREAD
+from costmodels.calibration import SOFT, SPREAD, soft_ridge
 from costmodels.numeric import Array
 from costmodels.stack import Stack, load_stack
 from costmodels.time_profile import FITTED, TimeProfile
@@ -29,7 +29,6 @@ LEAST = 1e-6  # where a search starts for a constant shipped as zero [s]
 NEUTRAL = {"host_tp": 1e-4}  # where the default is zero: ten kernel launches [s]
 NEAR = 0.1  # of a log constant, within which a fold is refitted on the linear model
 REACH = 0.5  # of a log constant, beyond which a linear fit is not trusted
-REWEIGHTED = 30  # rounds of the linear fit; it converges in ten
 
 
 def fitted_fields(stack: Stack) -> tuple[str, ...]:
@@ -95,20 +94,9 @@ def even_weights(runs: Sequence[Run]) -> Array:
 def solve(
     error: Array, slope: Array, away: Array, fields: Sequence[str], runs_weight: Array
 ) -> Array:
-    """The step that minimises soft-L1 errors and the distance from neutral constants.
-
-    The objective of ``costmodels.calibration.fit_profile`` for predictions that are linear in
-    the logarithms of the constants, by iterated reweighting.
-    """
+    """The step that minimises soft-L1 errors and the distance from neutral constants."""
     pull = SOFT / np.array([SPREAD[name] for name in fields])
-    move = np.zeros(len(fields))
-    for _ in range(REWEIGHTED):
-        now = error + slope @ move
-        weight = runs_weight / np.sqrt(1.0 + (now / SOFT) ** 2)
-        normal = slope.T @ (weight[:, None] * slope) + np.diag(pull**2)
-        gradient = slope.T @ (weight * now) + pull**2 * (away + move)
-        move = move - np.linalg.solve(normal, gradient)
-    return move
+    return soft_ridge(error, slope, pull, SOFT, away, runs_weight)
 
 
 def fit(

@@ -113,6 +113,59 @@ def test_megatron_on_v100(layers, hidden, pp, mib):
     assert allocated(c, "full") / MIB == pytest.approx(mib, rel=0.04)
 
 
+LLAMA1_13B = replace(
+    LLAMA2_7B, name="llama-13b", layers=40, hidden=5120, heads=40, kv_heads=40, ffn=13824,
+    vocab=128000,
+)  # fmt: skip
+LLAMA1_30B = replace(
+    LLAMA1_13B, name="llama-30b", layers=60, hidden=6656, heads=52, kv_heads=52, ffn=17920
+)
+LLAMA1_65B = replace(
+    LLAMA1_13B, name="llama-65b", layers=80, hidden=8192, heads=64, kv_heads=64, ffn=22016
+)
+REPLAYED = [  # seq_len, micro-batch, tp, sequence parallel, layers of the stages, GPUs, GiB alive
+    (LLAMA1_13B, 2048, 1, 1, 0, (40,), 64, 74.98),
+    (LLAMA1_13B, 2048, 2, 1, 0, (21, 19), 64, 66.19),
+    (LLAMA1_13B, 8192, 1, 2, 0, (40,), 64, 83.43),
+    (LLAMA1_13B, 8192, 2, 4, 1, (10, 11, 11, 8), 64, 50.81),
+    (LLAMA1_30B, 2048, 1, 1, 0, (15, 16, 16, 13), 64, 71.50),
+    (LLAMA1_30B, 2048, 4, 4, 0, (31, 29), 64, 76.50),
+    (LLAMA1_65B, 2048, 1, 2, 0, (20, 21, 21, 18), 128, 69.93),
+    (LLAMA1_65B, 2048, 4, 8, 0, (10, 11, 11, 10, 10, 10, 10, 8), 128, 75.10),
+]
+
+
+@pytest.mark.parametrize(
+    ("arch", "seq_len", "micro_batch", "tp", "sp", "layers", "gpus", "gib"), REPLAYED
+)
+def test_aa_scaling_keeps_what_autograd_keeps(
+    arch, seq_len, micro_batch, tp, sp, layers, gpus, gib
+):
+    """Steps of its public release's layers, replayed by PyTorch's autograd on shapes alone."""
+    pp = len(layers)
+    c = configuration(
+        arch, with_memory("aa-scaling", norm="fused"), seq_len=seq_len, micro_batch=micro_batch,
+        tp=tp, pp=pp, dp=gpus // (tp * pp), sequence_parallel=sp, zero_stage=1, grad_accum=64,
+    )  # fmt: skip
+    stages = np.array(layers)
+    top = peak(memory_costs(c), stages, {"none": stages})
+    assert np.ravel(top.allocated)[0] / GIB == pytest.approx(gib, rel=0.01)
+
+
+def test_scores_that_gradients_move_into_are_made_anew():
+    """Unfused scores of a layer leave blocks too, where few gradients fill them."""
+
+    def loss(attention, pp, micro_batch):
+        c = configuration(
+            LLAMA1_13B, "aa-scaling", seq_len=2048, micro_batch=micro_batch, tp=2, pp=pp,
+            dp=32 // pp, zero_stage=1, grad_accum=16, attention=attention,
+        )  # fmt: skip
+        return float(np.ravel(peaks(c, "full").phases["loss"])[-1])
+
+    assert loss("eager", 2, 8) > loss("flash", 2, 8) + 5 * GIB
+    assert loss("eager", 1, 1) == pytest.approx(loss("flash", 1, 1), rel=1e-6)
+
+
 def test_zero_3_with_offload_grows_as_measured():
     """Llama-3.1-8B on eight H200: 124.5 - 66.5 GiB for 131072 more tokens (ml-engineering)."""
     stack = with_memory("deepspeed", norm="fused", mlp="fused")

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costmodels.architecture import Architecture, MixtureOfExperts
-from costmodels.calibration import fit_profile
+from costmodels.calibration import SOFT, soft_ridge
 from costmodels.configuration import Configuration
 from costmodels.costs import GRANULARITIES
 from costmodels.stack import load_stack
@@ -354,19 +354,40 @@ def test_thousands_of_configurations_at_once():
 
 def test_calibration_finds_the_constants_that_made_the_runs():
     base = load_stack("megatron-deepspeed")
-    truth = base.time.model_copy(update={"gemm_factor": 0.9, "memory_factor": 1.5})
+    truth = {"gemm_factor": 0.97, "memory_factor": 1.1}
+    fields = tuple(truth)
     runs = [
         configuration(gpt(24, hidden, 16), "8xA100-80G", tp=tp, dp=8 // tp, micro_batch=b,
                       precision="fp16", attention="eager")
         for hidden in (2048, 4096) for tp in (1, 2, 4) for b in (1, 8)
     ]  # fmt: skip
 
-    def predict(profile):
-        stack = base.model_copy(update={"time": profile})
-        return np.array([float(step(replace(c, stack=stack), "full").total) for c in runs])
+    def logarithms(constants):
+        stack = base.model_copy(update={"time": base.time.model_copy(update=constants)})
+        return np.log([float(step(replace(c, stack=stack), "full").total) for c in runs])
 
-    fitted = fit_profile(base.time, ["gemm_factor", "memory_factor"], predict, predict(truth), 0.01)
-    assert fitted.gemm_factor == pytest.approx(0.9, rel=0.01)
-    assert fitted.memory_factor == pytest.approx(1.5, rel=0.03)
-    with pytest.raises(ValueError, match="cannot fit flash"):
-        fit_profile(base.time, ["flash"], predict, predict(truth))
+    shipped = {name: getattr(base.time, name) for name in fields}
+    error = logarithms(shipped) - logarithms(truth)
+    slope = np.stack(
+        [(logarithms({**shipped, f: shipped[f] * 1.01}) - logarithms(shipped)) / 0.01
+         for f in fields], axis=1,
+    )  # fmt: skip
+    move = soft_ridge(error, slope, np.full(2, 1e-3), SOFT)
+    for name, x in zip(fields, move, strict=True):
+        assert shipped[name] * np.exp(x) == pytest.approx(truth[name], rel=0.02)
+
+
+@given(st.integers(1, 12), st.integers(1, 3), st.integers(0, 9999))
+def test_a_fit_is_where_errors_and_prior_balance(runs, constants, seed):
+    rng = np.random.default_rng(seed)
+    error, slope = rng.normal(0, 0.1, runs), rng.normal(0, 1, (runs, constants))
+    pull, away = rng.uniform(0.02, 0.2, constants), rng.normal(0, 0.1, constants)
+
+    def objective(x):
+        now = error + slope @ x
+        loss = 2 * SOFT**2 * (np.sqrt(1 + (now / SOFT) ** 2) - 1)
+        return float(loss.sum() + (pull**2 * (away + x) ** 2).sum())
+
+    found = soft_ridge(error, slope, pull, SOFT, away)
+    for step_aside in rng.normal(0, 0.01, (8, constants)):
+        assert objective(found) <= objective(found + step_aside) + 1e-9

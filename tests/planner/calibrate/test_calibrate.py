@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from costmodels.stack import load_stack
@@ -70,23 +69,13 @@ def test_runs_as_predicted_change_nothing(slow) -> None:
 
 
 @pytest.mark.parametrize("factor", [0.5, 0.9, 1.0, 1.1, 2.0])
-def test_one_run_moves_toward_it_and_not_beyond(slow, factor: float) -> None:
-    path = slow(factor, 1)
-    profile, text = calibrate([path])
-    fields = profile.stacks["deepspeed"].time
-    run = read_runs([path]).runs
-    before = np.log(predict_time(run)[0] / run[0].time)
-    after = np.log(predict_time(run, fields)[0] / run[0].time)
-    assert abs(after[0]) <= abs(before[0]) + 1e-6
-    assert after[0] * before[0] >= -1e-9
+def test_one_run_which_nothing_checks_moves_nothing(slow, factor: float) -> None:
+    profile, text = calibrate([slow(factor, 1)])
+    own = profile.stacks["deepspeed"]
+    assert own.time == {}
+    assert own.time_error.after == own.time_error.before
     assert "not cross-validated" in text
-
-
-def test_one_run_within_the_stated_interval_moves_nothing(slow) -> None:
-    interval = min(load_stack("deepspeed").time.interval_high, calibration.SCATTER)
-    profile, text = calibrate([slow(1 + 0.95 * interval, 1)])
-    assert profile.stacks["deepspeed"].time == {}
-    assert "shipped constants stay" in text
+    assert "shipped constants stay: no other run checks this one" in text
 
 
 def test_one_slip_does_not_move_the_others(slow, tmp_path: Path) -> None:

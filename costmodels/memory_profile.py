@@ -19,10 +19,10 @@ class Logits(BaseModel):
     for backward; ``backward``: the most alive while the loss is differentiated; ``rest``: what
     stays while the layers are differentiated; ``metrics``: the most alive while the training loop
     computes metrics from the logits of a finished backward; ``lost``: blocks of an earlier
-    micro-batch's loss that its gradients moved into, beyond those gradients. ``chunks`` > 0:
-    logits exist for that many times fewer tokens at once; -1: chunk length by Liger's rule.
-    ``table``: bytes for an element of the output table that a chunked loss accumulates its
-    gradient in.
+    micro-batch's loss, and of a layer's unfused scores, that its gradients moved into, beyond
+    those gradients. ``chunks`` > 0: logits exist for that many times fewer tokens at once; -1:
+    chunk length by Liger's rule. ``table``: bytes for an element of the output table that a
+    chunked loss accumulates its gradient in.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -174,7 +174,7 @@ def step_apart(c: Configuration) -> Affine | None:
 def buckets_of(c: Configuration) -> ZeroBuckets:
     """The sizes of DeepSpeed's buffers in this run."""
     which = c.stack.memory.buckets
-    if which == "default":
+    if which in ("default", "step"):
         return DEFAULTS
     return auto_buckets(c.architecture) if which == "auto" else zero_buckets(c.architecture)
 

@@ -177,6 +177,15 @@ def mean_pairs(arch: Architecture, seq: int) -> Numeric:
     return share * full + (1.0 - share) * attended_pairs(seq, window=arch.sliding_window)
 
 
+def inner_width(arch: Architecture) -> float:
+    """Elements of the average layer's inner width that a token passes; copies to experts count."""
+    if arch.moe is None:
+        return float(arch.ffn)
+    routed = routed_layers(arch) / arch.layers
+    inner = arch.moe.top_k * (arch.moe.ffn + arch.hidden) + arch.moe.shared_ffn
+    return (1.0 - routed) * arch.ffn + routed * inner
+
+
 def memory_bound(cfg: Configuration, rates: Rates, parameters: Numeric) -> Pair:
     """Norms, residuals, activation, rotary embedding, dropout; adding up gradients.
 
@@ -184,11 +193,7 @@ def memory_bound(cfg: Configuration, rates: Rates, parameters: Numeric) -> Pair:
     """
     arch, time = cfg.architecture, cfg.stack.time
     table = time.gated if arch.gated_mlp else time.plain
-    width = float(arch.ffn)
-    if arch.moe is not None:
-        routed = routed_layers(arch) / arch.layers
-        inner = arch.moe.top_k * (arch.moe.ffn + arch.hidden) + arch.moe.shared_ffn
-        width = (1.0 - routed) * width + routed * inner
+    width = inner_width(arch)
     eager_norm = time.eager_norm and arch.norm == "rmsnorm"
     times: list[Numeric] = []
     for coefficients, eager in zip((table.forward, table.backward), EAGER_NORM, strict=True):

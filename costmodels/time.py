@@ -8,6 +8,7 @@ from costmodels import edge_time, layer_time
 from costmodels.configuration import Configuration
 from costmodels.costs import GRANULARITIES, SEGMENT, Parts, TimeCosts
 from costmodels.edge_time import Stages
+from costmodels.module_time import recomputed_modules
 from costmodels.numeric import Numeric
 from costmodels.pipeline import hop_time, interleaved_fill
 from costmodels.rates import Rates, rates_of
@@ -127,6 +128,8 @@ def _recomputed(cfg: Configuration, rates: Rates, forward: Parts, granularity: s
         return {"attention": forward["attention"]}
     if kind == "activations":
         return {"memory_bound": forward["memory_bound"]}
+    if kind == "modules":
+        return recomputed_modules(cfg, forward)
     return {"gemm": 0.5 * forward["gemm"], "memory_bound": forward["memory_bound"]}
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from costmodels.held import layer_held
 from costmodels.recompute_memory import kept, working
+from costmodels.time import time_costs
 from tests.costmodels.memory_cases import (
     DEEPSEEK_V2_CUT,
     LLAMA3_8B,
@@ -80,3 +81,35 @@ def test_unshared_experts_are_whole_and_see_their_own_tokens():
     assert less == 2 * 2 * TOKENS * MIXTRAL.hidden / 2
     same = replace(shared, etp=2)
     assert float(np.max(kept(same)["none"])) == float(np.max(kept(shared)["none"]))
+
+
+def again(arch, *modules, selective="modules", **fields):
+    """Time that recomputing modules of a layer adds. [s]"""
+    stack = with_memory("megatron", selective=selective, recompute_modules=modules)
+    costs = time_costs(configuration(arch, stack, seq_len=TOKENS, micro_batch=1, **fields))
+    return costs, float(np.max(sum(costs.recompute["selective"].values())))
+
+
+def test_core_attention_takes_what_the_attention_policy_takes():
+    _, modules = again(LLAMA3_8B, "core_attn")
+    _, policy = again(LLAMA3_8B, selective="attention")
+    assert modules == policy
+
+
+@given(st.sets(st.sampled_from(MODULES)), st.sampled_from(MODULES), st.sampled_from((1, 4)))
+def test_another_module_takes_no_less_and_all_no_more_than_the_layer(modules, more, tp):
+    for arch in (LLAMA3_8B, MIXTRAL, DEEPSEEK_V2_CUT):
+        fields = {"tp": tp, "sequence_parallel": int(tp > 1)}
+        costs, few = again(arch, *sorted(modules), **fields)
+        _, many = again(arch, *sorted({*modules, more}), **fields)
+        whole = float(np.max(sum(costs.recompute["full"].values())))
+        assert 0 <= few <= many <= whole * (1 + 1e-12)
+
+
+def test_a_feed_forward_is_most_of_a_dense_layer_and_a_norm_next_to_nothing():
+    costs, mlp = again(LLAMA3_8B, "mlp")
+    _, norms = again(LLAMA3_8B, "layernorm")
+    gemm = float(np.max(costs.forward["gemm"]))
+    products = 3 * 14336 / (3 * 14336 + 2 * 4096 + 2 * 1024)
+    assert products * gemm < mlp < products * gemm * 1.1
+    assert norms < 0.05 * gemm

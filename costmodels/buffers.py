@@ -158,7 +158,7 @@ def _fsdp(c: Configuration, first: Numeric, last: Numeric) -> Buffers:
     gathered = np.where(stays, 0.0, layer)
     several = np.where(c.architecture.layers > c.pp, 1.0, 0.0)
     found = Buffers(
-        forward=active * root + layer,
+        forward=active * root + gathered,
         loss=active * root + gathered,
         backward=active * (root + head) + (1 + several) * gathered,
         embedding=active * 2 * unit,

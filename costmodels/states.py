@@ -87,7 +87,11 @@ def per_parameter(
     master: Numeric = profile.master[c.precision]
     cache = profile.weight_cache.get(c.precision, 0.0)
     stored = max(profile.weights[c.precision], TABLE_WEIGHT if table else 0.0)
-    weights = stored * part.over(zero >= 3) + (0.0 if table else cache) * part.total
+    # FSDP that does not reshard after the forward gathers its shards into 16-bit buffers
+    weights = (
+        stored * part.over(zero >= (2 if profile.engine == "fsdp" else 3))
+        + (0.0 if table else cache) * part.total
+    )
     states = part.over(zero >= 1)
     if profile.engine == "deepspeed" and master == 0:
         # stages 1 and 2 clone their shard of fp32 weights too (stage_1_and_2.py); 3 aliases it

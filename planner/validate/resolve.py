@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 from costmodels.architecture import Architecture
 from costmodels.configuration import OFFLOAD_TIERS
 from costmodels.costs import GRANULARITIES
+from costmodels.memory_profile import Module
 from costmodels.stack import load_stack
 from planner.validate import measured, partition
 from planner.validate.cells import Cells
@@ -254,6 +255,20 @@ def _mix(cells: Cells) -> tuple[tuple[str, int], ...]:
     return tuple((name, int(count)) for name, count in pairs)
 
 
+def _modules(text: str) -> tuple[str, ...]:
+    """Modules that ``selective:`` names, joined by ``+`` or spaces.
+
+    >>> _modules("selective:moe_act+layernorm"), _modules("selective")
+    (('moe_act', 'layernorm'), ())
+    """
+    if not text.startswith("selective:"):
+        return ()
+    named = tuple(re.findall(r"\w+", text.partition(":")[2]))
+    if not named or not set(named) <= set(get_args(Module)):
+        raise Skip(f"act_ckpt: {text}")
+    return named
+
+
 def _stages(cells: Cells, architecture: Architecture, pp: int, chunks: int) -> tuple[int, ...]:
     """Layers of each stage: as noted, or by the rule of the stack."""
     told = re.search(r"layers per stage: ((?:\d+ ?)+)", cells.row.text("notes"))
@@ -298,6 +313,9 @@ def _changes(cells: Cells, kinds: Kinds) -> Changes:
         assert isinstance(entry, Kind | When)
         fields.update({("time", name): value for name, value in entry.time.items()})
         fields.update({("memory", name): value for name, value in entry.memory.items()})
+    if modules := _modules(cells.row.text("act_ckpt")):
+        fields["memory", "selective"] = "modules"
+        fields["memory", "recompute_modules"] = modules
     version = spelled(kinds.flash, cells.row.text("attention"))
     if version:
         fields["time", "flash"] = (version, *(f for f in FLASH_BY_AGE if f < version))

@@ -211,6 +211,16 @@ def test_composer_keeps_16_bit_logits_once_and_measures_them_after_the_backward(
     assert phases["metrics"] == max(phases.values())
 
 
+def test_fsdp_that_keeps_layers_gathered_still_shards_its_weights():
+    """SHARD_GRAD_OP: fp32 shards, and 16-bit layers from their forward to their backward."""
+    at = {z: configuration(LLAMA2_7B, "fsdp1", seq_len=2048, dp=64, zero_stage=z) for z in (2, 3)}
+    two, three = (peaks(c) for c in at.values())
+    assert float(np.max(two.classes["weights"])) == float(np.max(three.classes["weights"]))
+    more = float(np.max(two.phases["forward"] - three.phases["forward"]))
+    layers = 2 * 31 * (4 * 4096**2 + 3 * 4096 * 11008)
+    assert more == pytest.approx(layers, rel=0.01)
+
+
 def test_fp8_parameters_take_two_bytes_and_tables_16_bits():
     """Hopper keeps an 8-bit weight and its transpose; gradients of NeMo recipes are in bf16."""
     common = {"attention": "flash", "zero_stage": 1, "dp": 8}

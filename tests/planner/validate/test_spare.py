@@ -7,7 +7,7 @@ import pytest
 from planner.validate.kinds import load_kinds
 from planner.validate.predict import predict_memory
 from planner.validate.resolve import resolve
-from planner.validate.run import Run
+from planner.validate.run import Run, Skip
 from planner.validate.spare import spared
 from planner.validate.table import Row
 
@@ -60,3 +60,13 @@ def test_what_fits_in_no_way_stays() -> None:
     hopeless = run(micro_batch="1", tp="1", pp="1", virtual_stages="1", zero_stage="0")
     assert spared(hopeless) == hopeless
     assert hopeless.mix == ()
+
+
+def test_named_modules_keep_less_than_core_attention_alone() -> None:
+    cells = {"micro_batch": "1", "act_ckpt": "selective:layernorm+mlp"}
+    named, plain = run(**cells), run(**{**cells, "act_ckpt": "selective"})
+    peaks = [float(predict_memory([one])[1][0]) for one in (named, plain)]
+    assert named.recompute == "selective"
+    assert peaks[0] < 0.7 * peaks[1]
+    with pytest.raises(Skip, match="act_ckpt: selective:mlps"):
+        run(micro_batch="1", act_ckpt="selective:mlps")

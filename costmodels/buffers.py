@@ -8,7 +8,7 @@ import numpy as np
 
 from costmodels.backward_memory import weight_element
 from costmodels.configuration import Configuration
-from costmodels.flat_copies import flat_copies
+from costmodels.flat_copies import bucket_bytes, flat_copies
 from costmodels.head_memory import table_bytes
 from costmodels.held import ends_held, held, layer_held, stage_held
 from costmodels.numeric import Numeric
@@ -27,7 +27,8 @@ class Buffers:
     gradients on their way to other ranks, from the second layer of a backward on. ``prefetch``:
     of ``backward``, what the last layer of a backward does without. ``gathered_layer``: of
     ``layer``, what the last one still has. ``root_reduction``: when the ends' gradients leave.
-    ``cached``: blocks of the end of a step that stay reserved while the layers run.
+    ``cached``: blocks of the end of a step that stay reserved while the layers run. ``reduced``:
+    when all gradients are reduced after the last backward.
     """
 
     forward: Numeric
@@ -41,6 +42,7 @@ class Buffers:
     gathered_layer: Numeric = 0.0
     root_reduction: Numeric = 0.0
     cached: Numeric = 0.0
+    reduced: Numeric = 0.0
 
 
 def buffers(c: Configuration) -> Buffers:
@@ -107,9 +109,12 @@ def _deepspeed(c: Configuration, first: Numeric, last: Numeric) -> Buffers:
     flat = np.where(zero >= 1, bucket, 0.0) * np.where(zero >= 3, 4, 1)
     always = np.where(zero >= 3, bucket, 0.0)
     cached: Numeric = 0.0 * last
+    reduced: Numeric = 0.0 * last
     if c.stack.memory.flat_copies != "reused":
+        part = stage_held(c, first, last)
         flat = np.where(zero == 1, 0.0, flat)
-        cached = cached + flat_copies(c, stage_held(c, first, last))
+        cached = cached + flat_copies(c, part)
+        reduced = np.where(zero == 1, bucket_bytes(c, part.total), 0.0)
     return Buffers(
         forward=gathered + always + 0.0 * last,
         loss=gathered + always + 0.0 * last,
@@ -117,6 +122,7 @@ def _deepspeed(c: Configuration, first: Numeric, last: Numeric) -> Buffers:
         embedding=gathered + flat + table * first,
         step=np.where(zero == 0, bucket, always) + 0.0 * last,
         cached=cached,
+        reduced=reduced,
     )
 
 

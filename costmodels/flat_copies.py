@@ -28,6 +28,15 @@ def bucket_bytes(c: Configuration, own: Numeric) -> Numeric:
     return gradient_bytes(c) * np.minimum(buckets_of(c).reduce_bucket, own)
 
 
+def own_share(c: Configuration) -> Numeric:
+    """Share of the gradients that a rank still holds when its optimizer steps. [-]
+
+    16-bit ones of the other partitions are freed after the reduction; 32-bit ones stay in place.
+    """
+    freed = (np.asarray(c.zero_stage) == 1) & (gradient_bytes(c) == 2)
+    return np.where(freed, 1 / (np.asarray(c.dp) * c.cp), 1.0)
+
+
 def gathered_bytes(c: Configuration, own: Numeric) -> Numeric:
     """The flat output of one gather of updated weights. [byte]
 

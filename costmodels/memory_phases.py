@@ -4,7 +4,8 @@ In order: ``forward`` (its end), ``loss`` (its differentiation, on the last stag
 the first layer to run it, when most activations are alive), ``last layer`` (of the last one, when
 almost all gradients exist), ``embedding`` (of the first stage), ``optimizer``. Of stacks that
 compute metrics from the logits once the backward is over, ``metrics`` too; of those that plan
-memory ahead ``apart``, what phases without common memory take together.
+memory ahead ``apart``, what phases without common memory take together; of those that reduce
+gradients at the end ``reduction``.
 
 Initialisation is no phase: where a second copy of the weights does not fit, DeepSpeed flattens
 them on the host (DeepSpeed 0.19, deepspeed/runtime/zero/stage_1_and_2.py), and the other stacks
@@ -21,6 +22,7 @@ import numpy as np
 from costmodels.buffers import Buffers, buffers, casts, head_cast, recomputed_casts
 from costmodels.configuration import Configuration
 from costmodels.costs import Affine, Phase
+from costmodels.flat_copies import own_share
 from costmodels.head_memory import (
     first_stage_saved,
     last_stage_saved,
@@ -64,6 +66,8 @@ def phases(c: Configuration) -> tuple[Phase, ...]:
     metrics = (_metrics(step),) if logits_of(c).metrics else ()
     if c.stack.memory.phases_apart:
         metrics = (*metrics, _apart(step))
+    if c.stack.memory.flat_copies != "reused":
+        metrics = (*metrics, _reduction(step))
     return (
         _forward(step),
         _loss(step),
@@ -200,6 +204,11 @@ def _metrics(s: Step) -> Phase:
     return Phase("metrics", _classes(s, s.states.gradients, activations, Affine(s.buffers.step)))
 
 
+def _reduction(s: Step) -> Phase:
+    """All gradients and one flat bucket of them, after the last backward."""
+    return Phase("reduction", _classes(s, s.states.gradients, 0.0, Affine(s.buffers.reduced)))
+
+
 def _apart(s: Step) -> Phase:
     """Loss, backward and step together, each with memory of its own; only while accumulating."""
     c, more = s.c, np.where(np.asarray(s.c.grad_accum) > 1, 1.0, 0.0)
@@ -217,4 +226,7 @@ def _apart(s: Step) -> Phase:
 def _optimizer(s: Step) -> Phase:
     """The optimizer steps: all states and gradients, no activations."""
     side = s.states.step.raised(s.buffers.step)
-    return Phase("optimizer", _classes(s, s.states.gradients, 0.0, side))
+    gradients = s.states.gradients
+    if s.c.stack.memory.flat_copies != "reused":  # those of other ranks are freed
+        gradients = gradients.scaled(own_share(s.c))
+    return Phase("optimizer", _classes(s, gradients, 0.0, side))

@@ -52,6 +52,7 @@ class When(Strict):
     memory_skip: str = ""
     comparable: bool = True
     apart: str = ""  # what to call such rows, where their spread is another than the kind's
+    report: Literal["worst", "first"] | None = None  # of these rows, instead of the kind's
     set: dict[str, str] = {}  # column -> what its cell means
     network: Network | None = None
     time: dict[str, Any] = {}  # fields of the stack's time profile

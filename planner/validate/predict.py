@@ -206,7 +206,7 @@ def _reported(run: Run, stages: Array) -> float:
     """Of one figure a stage, that of the rank a row reports."""
     if run.stage is not None:
         return float(stages[run.stage])
-    return float(stages[0] if run.kind.report == "first" else stages.max())
+    return float(stages[0] if run.report == "first" else stages.max())
 
 
 def predict(runs: Sequence[Run]) -> Predictions:

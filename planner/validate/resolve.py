@@ -114,6 +114,7 @@ def resolve(
         time_skip=_time_skip(cells, architecture),
         memory_skip=cells.reason("memory_skip"),
         comparable=kind.comparable and all(when.comparable for when in cells.applied),
+        report=next((w.report for w in cells.applied if w.report), kind.report),
         stage=_stage(cells, gpus, layout["pp"]),
         apart=next((when.apart for when in cells.applied if when.apart), ""),
         assumed=tuple(sorted(set(cells.assumed))),

@@ -72,6 +72,7 @@ class Run:
     time_skip: str
     memory_skip: str
     comparable: bool = True  # counts in intervals
+    report: str = "worst"  # whose memory the row prints, or "first": of the first stage
     stage: int | None = None  # whose memory the row prints, where it names a rank
     apart: str = ""  # what sets the spread of its time apart from that of its kind
     assumed: tuple[str, ...] = field(default=())

@@ -180,3 +180,12 @@ def test_forward_backward_and_step_share_nothing_while_accumulating():
     assert (result.phases["apart"] > np.max(np.stack(parts), axis=0)).all()
     alone = top(oneflow(pp=4, grad_accum=1, micro_batch=2), 4)
     assert (alone.phases["apart"] == 0).all()
+
+
+@pytest.mark.parametrize("dp", [1, 2, 8])
+def test_the_end_of_a_step(dp):
+    """DeepSpeed 0.5.4, stage2.py: all gradients and a bucket, then the partition's three times."""
+    c = ds({"flat_copies": "kept", "vocab_multiple": 0}, dp=dp)
+    own, phases = float(stage_held(c, 1, 1).total), top(c, 24).phases
+    assert float(np.max(phases["reduction"])) == pytest.approx((4 + 12 / dp) * own + 1e9)
+    assert float(np.max(phases["optimizer"])) == pytest.approx((2 + 20 / dp) * own)

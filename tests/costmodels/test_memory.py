@@ -243,7 +243,9 @@ def test_every_stack_has_a_memory_profile(stack):
     c = configuration(LLAMA2_7B, stack, attention="flash", dp=8)
     costs = memory_costs(c)
     names = [phase.name for phase in costs.phases]
-    assert [*(name for name in names if name not in ("metrics", "apart"))] == list(PHASES)
+    assert [*(name for name in names if name not in ("metrics", "apart", "reduction"))] == list(
+        PHASES
+    )
     assert costs.allocator_factor >= 1
     assert float(np.max(costs.fixed)) > 0
     assert 0 <= found.memory.interval_low < 1

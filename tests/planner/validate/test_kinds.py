@@ -177,3 +177,19 @@ def test_boards_of_four_have_no_switch() -> None:
     assert node.p2p_bandwidth == pytest.approx(node.gpu.link_bandwidth / 3 * 0.88, rel=0.01)
     staged = run_of(framework="KempnerForge", gpu="H200", n_gpus="8", dp="1", tp="4", pp="2")
     assert staged.sequence_parallel == 0
+
+
+@pytest.mark.parametrize(
+    ("notes", "report"),
+    [("", "first"), ("max over 64 logged ranks of torch max_memory_allocated", "worst")],
+)
+def test_a_row_says_whose_memory_it_prints(notes: str, report: str) -> None:
+    """nvidia-smi is read on one node, a log has every rank."""
+    cells = {
+        **{"source": "bigscience_a_v100", "framework": "Megatron-LM", "model": "GPT"},
+        **{"layers": "8", "hidden": "1024", "heads": "16", "ffn": "4096", "gated_mlp": "false"},
+        **{"gpu": "V100-32GB", "n_gpus": "8", "gpus_per_node": "4", "precision": "fp16"},
+        **{"seq_len": "1024", "micro_batch": "1", "grad_accum": "8", "dp": "1", "tp": "4"},
+        **{"pp": "2", "notes": notes, "tied_embeddings": "true", "outcome": "ok"},
+    }
+    assert resolve(Row("t", 2, cells), KINDS).report == report

@@ -8,7 +8,9 @@ NOT_MODELLED = (
     "PyTorch in public sweeps.",
     "Contention on shared clusters, stragglers, failures, data loading, checkpoint writing.",
     "The slow mode of public nanotron runs: more than a second on every micro-batch, for some "
-    "runs of one layout and not for others, whatever the model's size; code versions, probably.",
+    "runs of one layout and not for others, whatever the model's size; code versions, probably. "
+    "Half of the runs with stages and replicas but without ZeRO are in it, one in ten of the "
+    "others: those have an interval of their own.",
     "Memory that grows with the variety of sequence lengths (fragmentation): fine-tunes on "
     "unpadded data reserve up to twice what their tensors need.",
     "Power limits of a card below its specification, and cards sold under the same name with "

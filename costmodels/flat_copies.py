@@ -51,8 +51,10 @@ def partition_bytes(c: Configuration, part: Held) -> Numeric:
 
     The 16-bit clone that becomes the fp32 copy; and fp32 gradients, unless they are accumulated
     in 32 bits in a buffer that stays. The step flattens and casts gradients into the same blocks.
+    An offloaded optimizer makes them on the host.
     """
-    return (6.0 if gradient_bytes(c) == 2 else 2.0) * part.over(1)
+    size = 6.0 if gradient_bytes(c) == 2 else 2.0
+    return np.where(np.asarray(c.offload_optimizer) == 0, size, 0.0) * part.over(1)
 
 
 def flat_copies(c: Configuration, part: Held) -> Numeric:

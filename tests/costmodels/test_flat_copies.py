@@ -189,3 +189,10 @@ def test_the_end_of_a_step(dp):
     own, phases = float(stage_held(c, 1, 1).total), top(c, 24).phases
     assert float(np.max(phases["reduction"])) == pytest.approx((4 + 12 / dp) * own + 1e9)
     assert float(np.max(phases["optimizer"])) == pytest.approx((2 + 20 / dp) * own)
+
+
+def test_an_offloaded_optimizer_makes_its_copies_on_the_host():
+    here, away = (ds({"flat_copies": "kept"}, dp=4, offload_optimizer=o) for o in (0, 1))
+    part = stage_held(here, 1, 1)
+    gap = flat_copies(here, part) - flat_copies(away, part)
+    assert float(gap) == pytest.approx(6 * float(part.total) / 4)

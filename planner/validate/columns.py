@@ -11,6 +11,10 @@ NUMBERS = (
     *("mfu_pct", "peak_mem_gib"),
 )
 FLAGS = ("gated_mlp", "tied_embeddings", "sequence_parallel", "fused_norm")
+TEXTS = (
+    *("source", "ref", "model", "gpu", "intra_bw", "inter_bw", "framework", "precision"),
+    *("optimizer", "offload", "act_ckpt", "attention", "mem_kind", "outcome", "notes"),
+)
 NEEDED = ("gpu", "n_gpus", "seq_len")  # without these columns nothing can be predicted
 MEASURED = (  # at least one of them
     *("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu_pct", "peak_mem_gib"),

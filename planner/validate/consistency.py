@@ -70,6 +70,6 @@ def _precise(run: Run) -> bool:
 
 
 def _alike(run: Run) -> tuple[object, ...]:
-    model = run.source, run.stack, run.architecture, run.cluster.gpu.id
+    model = run.source, run.row.text("framework"), run.architecture, run.cluster.gpu.id
     training = run.precision, run.optimizer, run.seq_len, run.micro_batch, run.sequences
     return (*model, *training, run.tp, run.pp, run.cp, run.row.text("peak_mem_gib"))

@@ -67,6 +67,7 @@ class Kind(Strict):
     stack: str
     about: str  # why this stack and these defaults
     cite: str  # where its rows were published
+    guessed: bool = False  # the stack is read off the framework's name, or off the layout
     comparable: bool = True  # its rows say what a prediction needs, and count in intervals
     network: Network | None = None
     pair: Network | None = None  # between two GPUs of nodes that have no switch
@@ -112,6 +113,8 @@ class Kinds(Strict):
     flash: tuple[Spelling, ...]
     optimizers: tuple[Spelling, ...]
     recompute: tuple[Spelling, ...]
+    precisions: tuple[Spelling, ...]
+    offload: tuple[Spelling, ...]
     everywhere: tuple[When, ...]
     kinds: tuple[Kind, ...]
 

@@ -36,6 +36,12 @@ def machine_of(cells: Cells, kinds: Kinds, gpus: int) -> tuple[Machine, Cluster]
             cluster = _without_switch(cluster, cells.kind.pair.value * 1e9)
     except ValueError:
         raise Skip(f"gpu: {name or 'not named'}") from None
+    if printed and printed * GIB < 0.9 * cluster.gpu.memory:  # the smaller card of that name
+        smaller = spelled(kinds.gpus, f"{name} {printed:g}GB")
+        if smaller is not None:
+            found = _cluster(smaller, gpus, per_node, network)
+            if found.gpu.memory < cluster.gpu.memory:
+                gpu, cluster = smaller, found
     limit = None
     if printed and printed * GIB > 1.1 * cluster.gpu.memory:
         limit = 0.99 * printed * GIB  # a larger variant of the card

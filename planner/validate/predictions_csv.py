@@ -47,7 +47,7 @@ def write_predictions(
     writer.writeheader()
     for table in tables:
         for row in table.rows:
-            writer.writerow({**row.cells, **_added(row, place, runs, predictions, skipped)})
+            writer.writerow({**row.printed, **_added(row, place, runs, predictions, skipped)})
     try:
         path.write_text(out.getvalue(), encoding="utf-8")
     except OSError as error:

@@ -11,10 +11,11 @@ from costmodels.architecture import Architecture
 from costmodels.configuration import OFFLOAD_TIERS
 from costmodels.costs import GRANULARITIES
 from costmodels.memory_profile import Module
-from costmodels.stack import load_stack
+from hardware_db import Cluster
 from planner.validate import measured, partition
 from planner.validate.cells import Cells
 from planner.validate.kinds import Kind, Kinds, When, kind_of, spelled
+from planner.validate.layout import BATCH, batch_of, gpus_of, layout_of
 from planner.validate.machine import machine_of
 from planner.validate.run import Changes, Run, Skip
 from planner.validate.shape import architecture_of
@@ -23,10 +24,6 @@ from planner.validate.table import Row
 
 Calibrated = Callable[[str, str], Changes]  # of a stack on a GPU
 
-SHARDED = 2  # ZeRO stages from here do without tensor and pipeline parallelism
-BATCH = ("micro_batch", "grad_accum", "global_batch_seqs")
-LAYOUT = ("dp", "tp", "pp", "cp", "ep", "virtual_stages")
-PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8")
 FLASH_BY_AGE = ("FA4", "FA3", "FA2", "FA1")
 
 
@@ -60,19 +57,21 @@ def resolve(
     cells = Cells(row, kind, kinds)
     if reason := cells.reason("skip"):
         raise Skip(reason)
-    seq_len, gpus = cells.whole("seq_len"), cells.whole("n_gpus")
+    seq_len, gpus = cells.whole("seq_len"), gpus_of(cells)
     if not seq_len or not gpus:
         raise Skip("missing: seq_len" if not seq_len else "missing: n_gpus")
     architecture = architecture_of(cells, seq_len)
     name = stack or kind.stack or row.text("framework").lower()
-    layout = _layout(cells, gpus, name)
-    micro_batch, grad_accum = _batch(cells, layout["dp"], layout["pp"])
+    if kind.guessed and stack is None:
+        cells.assumed.append("stack")
+    layout = layout_of(cells, gpus, name)
+    micro_batch, grad_accum = batch_of(cells, layout["dp"], layout["pp"])
     machine, cluster = machine_of(cells, kinds, gpus)
     mix = _mix(cells)
     recompute = mix[0][0] if mix else _spelled(cells, kinds, "act_ckpt", "recompute")
     if layout["pp"] > architecture.layers:
         raise Skip("inconsistent as printed")
-    precision = _precision(cells)
+    precision = _precision(cells, kinds, cluster)
     sequences = layout["dp"] * micro_batch * grad_accum
     printed = row.text("mem_kind") or kind.memory_kind
     time = measured.step_time(
@@ -99,7 +98,7 @@ def resolve(
         grad_accum=grad_accum,
         zero_stage=cells.whole("zero_stage", 0) or 0,
         sequence_parallel=_sequence_parallel(cells, layout["tp"], recompute),
-        offload_optimizer=_tier(cells),
+        offload_optimizer=_tier(cells, kinds),
         cross_entropy=cells.text("cross_entropy") or "auto",
         dropout=float(cells.text("dropout") or 0.0),
         offload_parameters=_parameter_tier(cells),
@@ -139,29 +138,6 @@ def _group(row: Row, gpus: int, seq_len: int, sequences: int) -> tuple[str, ...]
     return (*name, str(gpus), str(seq_len), batch)
 
 
-def _layout(cells: Cells, gpus: int, stack: str) -> dict[str, int]:
-    """Degrees of parallelism; a missing dp follows from the others.
-
-    The product must be the number of GPUs. Expert parallelism divides the data-parallel group.
-    Where the stack that ran has neither tensor nor pipeline parallelism, or shards gradients or
-    weights over all GPUs (ZeRO, FSDP), missing ones are 1.
-    """
-    layout = {name: cells.whole(name, 1) or 1 for name in LAYOUT}
-    if not cells.row.text("tp") and not cells.row.text("pp") and not cells.row.text("dp"):
-        if not _data_parallel_only(stack, cells.whole("zero_stage", 0) or 0):
-            raise Skip("missing: dp, tp, pp")
-        cells.assumed += ["tp", "pp"]
-    model = layout["tp"] * layout["pp"] * layout["cp"]
-    if not cells.row.text("dp"):
-        cells.assumed.append("dp")
-        layout["dp"] = max(1, gpus // model)
-    elif layout["dp"] * model == gpus * layout["cp"]:
-        layout["dp"] = layout["dp"] // layout["cp"] or 1  # its data-parallel ranks count cp too
-    if layout["dp"] * model != gpus:
-        raise Skip("inconsistent as printed")
-    return layout
-
-
 def _expert_tensor(kind: Kind, layout: dict[str, int]) -> int:
     """Ranks that share an expert; 1 where expert parallelism takes more than the replicas.
 
@@ -172,40 +148,16 @@ def _expert_tensor(kind: Kind, layout: dict[str, int]) -> int:
     return 1 if spread or kind.expert_tensor == 1 else layout["tp"]
 
 
-def _data_parallel_only(stack: str, zero_stage: int) -> bool:
-    """Whether runs that print no layout had every GPU hold the whole model, or a shard of it."""
-    profile = load_stack(stack)
-    model = profile.expresses.tensor_parallel or profile.expresses.pipeline
-    return not model or profile.memory.engine == "fsdp" or zero_stage >= SHARDED
-
-
-def _batch(cells: Cells, dp: int, pp: int) -> tuple[int, int]:
-    """Micro-batch and micro-batches of a step, whatever is missing from the global batch."""
-    micro, accum = cells.row.whole("micro_batch"), cells.row.whole("grad_accum")
-    total = cells.row.whole("global_batch_seqs")
-    pattern = cells.kind.local_batch
-    if micro is None and pattern and (local := re.search(pattern, cells.row.text("notes"))):
-        cells.assumed.append("micro_batch")
-        return max(1, int(local[1]) // pp), min(pp, int(local[1]))
-    if micro is None and accum and total:
-        micro = max(1, total // (dp * accum))
-    if micro is None:
-        micro = cells.whole("micro_batch")
-    if micro is None:
-        raise Skip("missing: micro_batch")
-    if accum is None and total:
-        accum = max(1, total // (dp * micro))
-    if accum is None:
-        accum = cells.whole("grad_accum", 1)
-    return micro, accum or 1
-
-
-def _precision(cells: Cells) -> str:
-    precision = cells.text("precision").lower() or "bf16"
-    plain = next((p for p in PRECISIONS if precision.endswith(p)), None)
-    if plain is None:
+def _precision(cells: Cells, kinds: Kinds, cluster: Cluster) -> str:
+    """As printed or by the kind; else bf16, or fp16 on a card without it."""
+    text = cells.text("precision")
+    if not text:
+        cells.assumed.append("precision")
+        return "bf16" if "bf16" in cluster.gpu.flops else "fp16"
+    meaning = spelled(kinds.precisions, text)
+    if not meaning:
         raise Skip("precision")
-    return plain
+    return meaning
 
 
 def _spelled(cells: Cells, kinds: Kinds, column: str, table: str, default: str = "none") -> str:
@@ -233,11 +185,8 @@ def _sequence_parallel(cells: Cells, tp: int, recompute: str) -> int:
     return int(text == "true")
 
 
-def _tier(cells: Cells) -> int:
-    text = cells.text("offload").lower() or "none"
-    if text not in OFFLOAD_TIERS:
-        raise Skip(f"offload: {text}")
-    return OFFLOAD_TIERS.index(text)
+def _tier(cells: Cells, kinds: Kinds) -> int:
+    return OFFLOAD_TIERS.index(_spelled(cells, kinds, "offload", "offload"))
 
 
 def _parameter_tier(cells: Cells) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from costmodels.architecture import Architecture
 from costmodels.params import total_parameters
@@ -10,6 +11,7 @@ from planner.catalogue import find_model, load_model
 from planner.validate.cells import Cells
 from planner.validate.run import Skip
 
+SHAPE = ("layers", "heads", "kv_heads", "ffn", "vocab", "gated_mlp", "tied_embeddings")
 FFN_STEP = 64
 FFN_PER_HIDDEN = 4  # of a plain feed-forward where the table does not print it
 
@@ -29,6 +31,8 @@ def architecture_of(cells: Cells, seq_len: int) -> Architecture:
     routed = cells.row.whole("experts")
     if known is not None and (cells.row.whole("hidden") is None or routed):
         return _cut(cells, known)
+    if known is not None and _completes(known, cells):
+        return _printed_over(known, cells)
     if routed:
         raise Skip(
             "missing: shape of the experts" if cells.row.text("peak_mem_gib") else "moe-time"
@@ -55,9 +59,47 @@ def _cut(cells: Cells, known: Architecture) -> Architecture:
     return replace(known, layers=layers, name=cells.row.text("model"))
 
 
+def _completes(known: Architecture, cells: Cells) -> bool:
+    """Whether cells are empty that a catalogue model of the same shape fills.
+
+    Only where its kind has no default of its own for them.
+    """
+    row = cells.row
+    layers = row.whole("layers")
+    same = row.whole("hidden") == known.hidden and layers in (None, known.layers)
+    empty = [n for n in SHAPE if not row.text(n) and n not in cells.kind.defaults]
+    cells.assumed += empty if same else []
+    return same and bool(empty)
+
+
+def _printed_over(known: Architecture, cells: Cells) -> Architecture:
+    """The catalogue's model with what the row prints or its kind means."""
+    names = [n for n in SHAPE if cells.row.text(n) or n in cells.kind.defaults]
+    whole = {n: cells.whole(n) for n in names if n not in ("gated_mlp", "tied_embeddings")}
+    flags = {n: cells.flag(n, False) for n in names if n in ("gated_mlp", "tied_embeddings")}
+    own: dict[str, Any] = {**whole, **flags, "name": cells.row.text("model")}
+    if "heads" in own:
+        own["head_dim"] = -(-known.hidden // own["heads"])
+        own.setdefault("kv_heads", min(known.kv_heads, own["heads"]))
+    return replace(known, **own)
+
+
+def _gated(cells: Cells) -> bool:
+    """Whether the feed-forward has a gate; unsaid, it has unless it is four hidden wide.
+
+    Four is the width of GPT and its descendants; gated ones keep their parameters at a lower one
+    (Shazeer 2020, arXiv 2002.05202).
+    """
+    if cells.row.text("gated_mlp") or "gated_mlp" in cells.kind.defaults:
+        return cells.flag("gated_mlp", False)
+    cells.assumed.append("gated_mlp")
+    ffn, hidden = cells.row.whole("ffn"), cells.row.whole("hidden")
+    return ffn is not None and hidden is not None and ffn != FFN_PER_HIDDEN * hidden
+
+
 def _dense(cells: Cells, hidden: int, heads: int | None, seq_len: int) -> Architecture:
     row = cells.row
-    gated = cells.flag("gated_mlp", False)
+    gated = _gated(cells)
     if heads is None:
         cells.assumed.append("heads")
         heads = usual_heads(hidden)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +21,7 @@ from planner.validate.columns import (
     OUTCOMES,
     WHOLE,
 )
+from planner.validate.written import canonical, column
 
 TableKind = Literal["runs", "activations", "peaks"]
 
@@ -28,16 +29,21 @@ LARGEST = 1e18  # no cell of a run is beyond it
 
 ORACLE_ACTIVATIONS = ("family", "saved_activations", "layer_activations", "nonlayer_activations")
 FORWARD_TIMES = ("kind", "layers", "seq_len", "value_ms")  # profiles of single passes
+DEGREES = ("dp", "tp", "pp")  # whose product is the number of GPUs
 ORACLE_PEAKS = ("family", "peak_total", "peak_phase", "opt", "world")
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of a table: its cells as text, and as numbers where the column holds numbers."""
+    """One line of a table: its cells as text, and as numbers where the column holds numbers.
+
+    ``printed``: every cell of the file under its header, where rows of a file are written again.
+    """
 
     file: str
     line: int
     cells: dict[str, str]
+    printed: dict[str, str] = field(default_factory=dict)
 
     def text(self, name: str) -> str:
         """A cell, stripped; empty where the column is missing."""
@@ -107,23 +113,34 @@ def read_table(path: Path) -> Table:
     if not lines or not any(lines[0]):
         raise ValueError(f"{path}: empty; expected a CSV file with a header line")
     header = tuple(name.strip() for name in lines[0])
-    twice = sorted({name for name in header if header.count(name) > 1})
+    names = [column(name) for name in header]
+    twice = sorted({name for name in names if name and names.count(name) > 1})
     if twice:
         raise ValueError(f"{path}: column {', '.join(twice)} appears twice")
     rows = []
     for number, values in enumerate(lines[1:], start=2):
         if not any(v.strip() for v in values):
             continue
+        while len(values) > len(header) and not values[-1].strip():
+            values.pop()  # delimiters after the last cell
         if len(values) != len(header):
             raise ValueError(
                 f"{path} line {number}: {len(values)} cells under {len(header)} columns"
             )
         rows.append(Row(str(path), number, dict(zip(header, values, strict=True))))
-    kind = _kind(path, header)
+    kind = _kind(path, tuple(column(name) for name in header))
     if kind == "runs":
+        rows = [_canonical(row) for row in rows]
         for row in rows:
             check(row)
     return Table(path, kind, header, tuple(rows))
+
+
+def _canonical(row: Row) -> Row:
+    """The row with its columns and cells in the documented spelling."""
+    cells = {column(name): text for name, text in row.cells.items()}
+    cells = {name: canonical(name, text) for name, text in cells.items()}
+    return Row(row.file, row.line, cells, printed=row.cells)
 
 
 def check(row: Row) -> None:
@@ -165,6 +182,8 @@ def _kind(path: Path, header: tuple[str, ...]) -> TableKind:
     if names.issuperset(ORACLE_PEAKS):
         return "peaks"
     missing = [name for name in NEEDED if name not in names]
+    if names.issuperset(DEGREES) and "n_gpus" in missing:
+        missing.remove("n_gpus")
     if missing:
         raise ValueError(f"{path}: no column {', '.join(missing)}: expected a table of runs")
     if not names.intersection(MEASURED):

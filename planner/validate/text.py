@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from planner.validate.kinds import load_kinds
 from planner.validate.labels import LABELS, figure
 from planner.validate.report import (
     ConstantScore,
@@ -63,8 +64,11 @@ def source_lines(source: SourceScore) -> list[str]:
     """One source: how it was read, then time, memory, verdict and its groups."""
     title = f"{source.source} ({source.kind}, stack {source.stack or '-'})"
     lines = [f"{title}: {source.used} of {source.rows} rows", *_reasons(source.skipped)]
+    if "stack" in source.assumed:
+        about = next(kind.about for kind in load_kinds().kinds if kind.name == source.kind)
+        lines.append(f"  stack assumed: {source.stack} ({about}); --stack NAME says otherwise")
     if source.assumed:
-        filled = ", ".join(f"{name} {n}" for name, n in source.assumed.items())
+        filled = ", ".join(f"{name} {n}" for name, n in source.assumed.items() if name != "stack")
         lines.append(f"  assumed where empty: {filled}")
     if t := source.time:
         lines.append(

@@ -37,7 +37,7 @@ def test_a_table_is_known_by_its_columns(tmp_path: Path) -> None:
         ("gpu,n_gpus,seq_len\n", "nothing measured"),
         ("gpu,gpu,n_gpus,seq_len,outcome\n", "appears twice"),
         (HEADER + ROW.replace("1.0", "soon"), "step_time_s is 'soon': expected a number"),
-        (HEADER + ROW.replace("1.0", "nan"), "step_time_s is 'nan'"),
+        (HEADER + ROW.replace("1.0", "inf"), "step_time_s is 'inf'"),
         (HEADER + ROW.replace("1.0", "-1"), "step_time_s is '-1'"),
         (HEADER + ROW.replace("24,", "24.5,", 1), "layers is '24.5': expected a whole number"),
         (HEADER + ROW.replace("24,", "0,", 1), "layers is '0': expected a whole number from 1"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from costmodels.architecture import Architecture
@@ -44,6 +45,7 @@ def architecture_of(cells: Cells, seq_len: int) -> Architecture:
     return shape if shape.layers and shape.ffn else _counted(cells, shape)
 
 
+@cache
 def _catalogued(name: str) -> Architecture | None:
     if not name:
         return None

@@ -13,15 +13,16 @@ from planner.validate.cells import Cells
 from planner.validate.run import Skip
 
 SHAPE = ("layers", "heads", "kv_heads", "ffn", "vocab", "gated_mlp", "tied_embeddings")
-FFN_STEP = 64
+STEPS = {"vocab": 1, "layers": 1, "ffn": 64}  # what a parameter count can tell, and how finely
+VOCABULARIES = (5_000, 300_000)  # of tokenizers of language models
 FFN_PER_HIDDEN = 4  # of a plain feed-forward where the table does not print it
 
 
 def architecture_of(cells: Cells, seq_len: int) -> Architecture:
     """The network of a row.
 
-    Cells left empty come from the catalogue where it has a model of the row's name, a missing
-    feed-forward width or number of layers also from the parameter count.
+    Cells left empty come from the catalogue where it has a model of the row's name; a missing
+    feed-forward width, number of layers or vocabulary also from the parameter count.
 
     Raises
     ------
@@ -42,7 +43,7 @@ def architecture_of(cells: Cells, seq_len: int) -> Architecture:
     if hidden is None:
         raise Skip("missing: hidden")
     shape = _dense(cells, hidden, heads, seq_len)
-    return shape if shape.layers and shape.ffn else _counted(cells, shape)
+    return shape if shape.layers and shape.ffn and shape.vocab else _counted(cells, shape)
 
 
 @cache
@@ -106,9 +107,6 @@ def _dense(cells: Cells, hidden: int, heads: int | None, seq_len: int) -> Archit
         cells.assumed.append("heads")
         heads = usual_heads(hidden)
     ffn = cells.whole("ffn") or (0 if gated else FFN_PER_HIDDEN * hidden)
-    vocab = cells.whole("vocab")
-    if vocab is None:
-        raise Skip("missing: vocab")
     biased = not gated and "mosaic" not in row.text("source")
     return Architecture(
         name=row.text("model"),
@@ -119,7 +117,7 @@ def _dense(cells: Cells, hidden: int, heads: int | None, seq_len: int) -> Archit
         kv_heads=cells.whole("kv_heads") or heads,
         head_dim=-(-hidden // heads),
         ffn=ffn,
-        vocab=vocab,
+        vocab=cells.whole("vocab") or 0,
         max_seq_len=seq_len,
         gated_mlp=gated,
         activation="silu" if gated else "gelu",
@@ -143,20 +141,24 @@ def usual_heads(hidden: int) -> int:
 
 
 def _counted(cells: Cells, shape: Architecture) -> Architecture:
-    """Layers or feed-forward width, whichever is missing, from the parameter count."""
+    """Layers, feed-forward width or vocabulary, whichever alone is missing, from the parameters.
+
+    A vocabulary only where the count leaves one that tokenizers have.
+    """
     billions = cells.row.number("params_b")
-    missing = "layers" if not shape.layers else "ffn"
-    if not billions or (not shape.layers and not shape.ffn):
+    empty = [name for name in STEPS if not getattr(shape, name)]
+    missing = empty[0]
+    if not billions or len(empty) > 1:
         raise Skip(f"missing: {missing}")
     cells.assumed.append(missing)
 
     def with_steps(steps: int) -> Architecture:
-        if missing == "layers":
-            return replace(shape, layers=steps)
-        return replace(shape, ffn=FFN_STEP * steps)
+        own: dict[str, Any] = {missing: STEPS[missing] * steps}
+        return replace(shape, **own)
 
     low, high = (total_parameters(with_steps(steps)) for steps in (1, 2))
     steps = round((billions * 1e9 - low) / (high - low)) + 1
-    if steps < 1:
+    least, most = VOCABULARIES if missing == "vocab" else (1, steps)
+    if not least <= steps <= most:
         raise Skip(f"missing: {missing}")
     return with_steps(steps)

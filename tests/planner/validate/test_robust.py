@@ -140,6 +140,7 @@ def test_cells_as_people_write_them(column: str, text: str, meant: str) -> None:
         ("layers", "params_b", "hidden", "heads", "kv_heads", "ffn", "vocab", "gated_mlp"),
         ("ffn", "model"),
         ("layers", "model"),
+        ("vocab", "model"),
         ("gated_mlp", "model"),
         ("precision", "optimizer", "attention", "offload", "gpus_per_node", "gpu_mem_gb"),
     ],
@@ -154,7 +155,9 @@ def test_what_follows_from_other_cells_may_be_empty(gone: tuple[str, ...]) -> No
     ("row", "reason"),
     [
         (without("model", "hidden"), "missing: hidden"),
-        (without("model", "vocab"), "missing: vocab"),
+        (without("model", "vocab", "params_b"), "missing: vocab"),
+        (without("model", "vocab", params_b="20"), "missing: vocab"),
+        (without("model", "vocab", "ffn"), "missing: vocab"),
         (without("model", "ffn", "params_b"), "missing: ffn"),
         (without("micro_batch", "grad_accum"), "missing: micro_batch"),
         (without("tp", "pp"), "missing: tp, pp"),

@@ -74,7 +74,7 @@ def rates_of(cfg: Configuration) -> Rates:
         bandwidth=product.bandwidth,
         element=element,
         gradient_bytes=gradient,
-        reduced_bytes=gradient,
+        reduced_bytes=cfg.stack.time.wire_bytes.get(cfg.precision, gradient),
         weight_bytes=element,
     )
 

@@ -78,7 +78,8 @@ class TimeProfile(BaseModel):
     repeats_output: bool = True
 
     # data parallelism
-    gradient_bytes: dict[str, float]  # reduced across replicas, by precision
+    gradient_bytes: dict[str, float]  # of an accumulated gradient, by precision
+    wire_bytes: dict[str, float] = {}  # the same as replicas reduce it, where it is cast for that
     reduce: Literal["all_reduce", "reduce_scatter"] = "reduce_scatter"  # at ZeRO 1 and 2
     reduce_calls: float = Field(default=0.0, ge=0)  # separate reductions of a layer's gradients
     gather_calls: float = Field(default=0.0, ge=0)  # separate gathers of its weights at ZeRO 1, 2

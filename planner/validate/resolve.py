@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any
 
 from costmodels.architecture import Architecture
 from costmodels.configuration import OFFLOAD_TIERS
-from costmodels.costs import GRANULARITIES
-from costmodels.memory_profile import Module
 from hardware_db import Cluster
-from planner.validate import measured, partition
+from planner.validate import layers, measured
 from planner.validate.cells import Cells
 from planner.validate.kinds import Kind, Kinds, When, kind_of, spelled
 from planner.validate.layout import BATCH, batch_of, gpus_of, layout_of
@@ -67,7 +65,7 @@ def resolve(
     layout = layout_of(cells, gpus, name)
     micro_batch, grad_accum = batch_of(cells, layout["dp"], layout["pp"])
     machine, cluster = machine_of(cells, kinds, gpus)
-    mix = _mix(cells)
+    mix = layers.mixed(cells)
     recompute = mix[0][0] if mix else _spelled(cells, kinds, "act_ckpt", "recompute")
     if layout["pp"] > architecture.layers:
         raise Skip("inconsistent as printed")
@@ -104,7 +102,7 @@ def resolve(
         offload_parameters=_parameter_tier(cells),
         recompute=recompute,
         mix=mix,
-        layers=_stages(cells, architecture, layout["pp"], layout["virtual_stages"]),
+        layers=layers.stages(cells, architecture, layout["pp"], layout["virtual_stages"]),
         n_gpus=gpus,
         time=time,
         memory=measured.memory(row, kind.memory_unit),
@@ -114,7 +112,7 @@ def resolve(
         memory_skip=cells.reason("memory_skip"),
         comparable=kind.comparable and all(when.comparable for when in cells.applied),
         report=next((w.report for w in cells.applied if w.report), kind.report),
-        stage=_stage(cells, gpus, layout["pp"]),
+        stage=layers.stage(cells, gpus, layout["pp"]),
         apart=next((when.apart for when in cells.applied if when.apart), ""),
         assumed=tuple(sorted(set(cells.assumed))),
         **layout,
@@ -194,62 +192,6 @@ def _parameter_tier(cells: Cells) -> int:
     return OFFLOAD_TIERS.index(told[1]) if told else 0
 
 
-def _mix(cells: Cells) -> tuple[tuple[str, int], ...]:
-    """Layers at each granularity, as a bundle's own row notes them."""
-    told = re.search(r"recompute layers: ([^;]+)", cells.row.text("notes"))
-    if cells.row.text("act_ckpt") != "mixed":
-        return ()
-    pairs = re.findall(r"(\w+) (\d+)", told[1]) if told else []
-    if not pairs or any(name not in GRANULARITIES for name, _ in pairs):
-        raise Skip("missing: recompute layers")
-    return tuple((name, int(count)) for name, count in pairs)
-
-
-def _modules(text: str) -> tuple[str, ...]:
-    """Modules that ``selective:`` names, joined by ``+`` or spaces.
-
-    >>> _modules("selective:moe_act+layernorm"), _modules("selective")
-    (('moe_act', 'layernorm'), ())
-    """
-    if not text.startswith("selective:"):
-        return ()
-    named = tuple(re.findall(r"\w+", text.partition(":")[2]))
-    if not named or not set(named) <= set(get_args(Module)):
-        raise Skip(f"act_ckpt: {text}")
-    return named
-
-
-def _stages(cells: Cells, architecture: Architecture, pp: int, chunks: int) -> tuple[int, ...]:
-    """Layers of each stage: as noted, or by the rule of the stack."""
-    told = re.search(r"layers per stage: ((?:\d+ ?)+)", cells.row.text("notes"))
-    if told is None:
-        return _partition(cells.kind, architecture, pp, chunks)
-    layers = tuple(int(n) for n in told[1].split())
-    if len(layers) != pp or sum(layers) != architecture.layers:
-        raise Skip("inconsistent as printed")
-    return layers
-
-
-def _stage(cells: Cells, gpus: int, pp: int) -> int | None:
-    """The stage of the rank whose memory a row prints, stages being blocks of ranks."""
-    told = re.match(r"rank ?(\d+):", cells.row.text("notes"))
-    if told is None:
-        return None
-    if int(told[1]) >= gpus:
-        raise Skip("inconsistent as printed")
-    return int(told[1]) * pp // gpus
-
-
-def _partition(kind: Kind, architecture: Architecture, pp: int, chunks: int) -> tuple[int, ...]:
-    if kind.partition == "weighed":
-        return partition.weighed(architecture, pp)
-    if kind.partition == "accounted":
-        return partition.accounted(architecture.layers, pp, chunks)
-    if kind.partition == "blocks":
-        return partition.blocks(architecture.layers, pp, *kind.blocks)
-    return partition.even(architecture.layers, pp)
-
-
 def _over(first: Changes, then: Changes) -> Changes:
     """Two sets of changes, the second before the first."""
     merged = {(section, field): value for section, field, value in (*first, *then)}
@@ -263,7 +205,7 @@ def _changes(cells: Cells, kinds: Kinds) -> Changes:
         assert isinstance(entry, Kind | When)
         fields.update({("time", name): value for name, value in entry.time.items()})
         fields.update({("memory", name): value for name, value in entry.memory.items()})
-    if modules := _modules(cells.row.text("act_ckpt")):
+    if modules := layers.named_modules(cells.row.text("act_ckpt")):
         fields["memory", "selective"] = "modules"
         fields["memory", "recompute_modules"] = modules
     version = spelled(kinds.flash, cells.row.text("attention"))

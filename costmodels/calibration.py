@@ -13,6 +13,7 @@ SPREAD = {
     "gemm_factor": 0.1,
     "memory_factor": 0.3,
     "tp_factor": 0.5,
+    "tp_latency": 1.0,
     "host_layer": 0.7,
     "host_tp": 1.0,
 }

@@ -228,7 +228,11 @@ def tensor_parallel(cfg: Configuration, rates: Rates, products: Numeric) -> Pair
     forward = np.where(sp, time.sp_forward * gather, 2.0 * reduce)
     hidden = np.minimum(time.tp_hidden * time.tp_backward * reduce, 0.5 * products)
     backward = np.where(sp, time.sp_backward * gather, time.tp_backward * reduce - hidden)
-    return time.tp_factor * blocks * forward, time.tp_factor * blocks * backward
+    waits = np.where(np.asarray(cfg.tp) > 1, time.tp_latency, 0.0)
+    return (
+        blocks * (time.tp_factor * forward + waits),
+        blocks * (time.tp_factor * backward + waits),
+    )
 
 
 def context_parallel(cfg: Configuration, rates: Rates, work: Pair) -> Pair:

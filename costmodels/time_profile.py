@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from costmodels.memory_bound import Coefficients
 from costmodels.sourced import check_sources
 
-FITTED = ("gemm_factor", "memory_factor", "tp_factor", "host_layer", "host_tp")
+FITTED = ("gemm_factor", "memory_factor", "tp_factor", "tp_latency", "host_layer", "host_tp")
 
 
 class LayerBytes(BaseModel):
@@ -41,8 +41,10 @@ class TimeProfile(BaseModel):
     clock: float = Field(default=1.0, gt=0)  # of the GPU's usual rate: a lower power limit
     bandwidth: float = Field(default=1.0, gt=0)  # of the GPU's memory rate: another memory
     gemm_fp8: float = Field(default=1.0, gt=0)  # the same for 8-bit products, in place of by_arch
+    head_factor: float = Field(default=1.0, gt=0)  # the same for the product that gives logits
     memory_factor: float = Field(default=1.0, gt=0)
     tp_factor: float = Field(default=1.0, ge=0)
+    tp_latency: float = Field(default=0.0, ge=0)  # of a layer pass's sums, beyond the links'
     host_layer: float = Field(default=3e-4, ge=0)  # issuing one layer's forward
     host_tp: float = Field(default=0.0, ge=0)  # more of it for each further tensor-parallel rank
     host_tp_node: float = Field(default=0.0, ge=0)  # more for each further node of a tp group

@@ -26,7 +26,8 @@ from planner.validate.score import grouped
 ROUNDS = 5  # of Gauss-Newton; the fourth no longer moves a constant by 0.1 %
 STEP = 1e-2  # of a log constant, for the derivative
 LEAST = 1e-6  # where a search starts for a constant shipped as zero [s]
-NEUTRAL = {"host_tp": 1e-4}  # where the default is zero: ten kernel launches [s]
+# Where the default is zero: ten kernel launches. [s]
+NEUTRAL = {"host_tp": 1e-4, "tp_latency": 1e-4}
 NEAR = 0.1  # of a log constant, within which a fold is refitted on the linear model
 REACH = 0.5  # of a log constant, beyond which a linear fit is not trusted
 

@@ -28,7 +28,7 @@ def table(tmp_path: Path, source: str, framework: str) -> Path:
     for hidden, tp, micro in product((1024, 2048, 4096), (1, 2, 4), (1, 2, 4)):
         lines.append(
             f"{source},m{hidden},16,{hidden},{hidden // 64},{4 * hidden},50000,false,true,"
-            f"A100-80GB,8,{framework},fp16,2048,{micro},32,{8 // tp},{tp},1,0,full,eager,ok,1.0"
+            f"A100-80GB,16,{framework},fp16,2048,{micro},64,{16 // tp},{tp},1,0,full,eager,ok,1.0"
         )
     path = tmp_path / f"{source}.csv"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

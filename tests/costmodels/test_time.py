@@ -391,11 +391,6 @@ def test_a_fit_is_where_errors_and_prior_balance(runs, constants, seed):
     found = soft_ridge(error, slope, pull, SOFT, away)
     for step_aside in rng.normal(0, 0.01, (8, constants)):
         assert objective(found) <= objective(found + step_aside) + 1e-9
-    fitted = fit_profile(base.time, ["gemm_factor", "memory_factor"], predict, predict(truth), 0.01)
-    assert fitted.gemm_factor == pytest.approx(0.9, rel=0.01)
-    assert fitted.memory_factor == pytest.approx(1.5, rel=0.03)
-    with pytest.raises(ValueError, match="cannot fit flash"):
-        fit_profile(base.time, ["flash"], predict, predict(truth))
 
 
 def test_issuing_a_small_head_takes_the_host_as_long_as_a_layer():

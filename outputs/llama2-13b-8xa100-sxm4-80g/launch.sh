@@ -46,11 +46,12 @@ PLAN_ARGS=(
   --hidden-size 5120
   --ffn-hidden-size 13824
   --num-attention-heads 40
-  --num-key-value-heads 40
   --kv-channels 128
+  --num-key-value-heads 40
   --seq-length 4096
   --max-position-embeddings 4096
   --normalization rmsnorm
+  --layernorm-epsilon 1e-05
   --use-rotary-position-embeddings
   --rotary-position-embeddings-theta 10000
   --swiglu

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from costmodels.stack import load_stack, stack_names
 from planner.validate.accuracy_text import HEADER, NOT_MODELLED
 from planner.validate.interval_text import interval_section
-from planner.validate.kinds import load_kinds
+from planner.validate.kinds import Kind, When, load_kinds
 from planner.validate.labels import LABELS, figure
 from planner.validate.report import Headline, MemoryScore, OracleScore, Report, SourceScore
 from planner.validate.split_text import split_markdown
@@ -60,6 +60,8 @@ def accuracy_page(shipped: Report, held_out: Report) -> str:
         _choices(held_out),
         "Other constants that runs decided, which are not refitted here.\n",
         _others(held_out),
+        "Constants of one kind of source alone, decided by its own runs; no plan uses them.\n",
+        _of_kinds(),
         "## Not modelled\n",
         "\n".join(f"- {text}" for text in NOT_MODELLED) + "\n",
         "## Rows left out\n",
@@ -242,6 +244,18 @@ def _others(report: Report) -> str:
                 if FITTED.search(source) and (name, field) not in known:
                     rows.append((name, field, plain(getattr(profile, field)), source))
     return table(("stack", "constant", "value", "where it comes from"), rows)
+
+
+def _of_kinds() -> str:
+    rows = []
+    for kind in load_kinds().kinds:
+        entries: tuple[Kind | When, ...] = (kind, *kind.when)
+        for entry in entries:
+            for field, how in entry.fitted.items():
+                values = {"network": entry.network and entry.network.value}
+                value = {**entry.time, **entry.memory, **values}[field]
+                rows.append((kind.name, field, plain(value), how))
+    return table(("kind of source", "constant", "value", "decided by"), rows)
 
 
 def _skipped(report: Report) -> str:

@@ -57,6 +57,7 @@ class When(Strict):
     network: Network | None = None
     time: dict[str, Any] = {}  # fields of the stack's time profile
     memory: dict[str, Any] = {}
+    fitted: dict[str, str] = {}  # fields its own runs decided -> how, and the error without
 
 
 class Kind(Strict):
@@ -87,6 +88,7 @@ class Kind(Strict):
     set: dict[str, str] = {}  # column -> what it means whatever it says
     time: dict[str, Any] = {}
     memory: dict[str, Any] = {}
+    fitted: dict[str, str] = {}  # fields its own runs decided -> how, and the error without
     when: tuple[When, ...] = ()
     informs: dict[str, str] | None = {}  # rows that constants may be fitted to; None: no row
     try_memory: dict[str, tuple[Any, ...]] = {}  # memory fields fitted to the kind, values tried

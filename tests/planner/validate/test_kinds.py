@@ -194,3 +194,10 @@ def test_a_row_says_whose_memory_it_prints(notes: str, report: str) -> None:
         **{"pp": "2", "notes": notes, "tied_embeddings": "true", "outcome": "ok"},
     }
     assert resolve(Row("t", 2, cells), KINDS).report == report
+
+
+def test_what_a_kind_calls_fitted_is_what_it_sets():
+    for kind in load_kinds().kinds:
+        for entry in (kind, *kind.when):
+            networks = {"network"} if entry.network else set()
+            assert set(entry.fitted) <= {*entry.time, *entry.memory, *networks}, kind.name

@@ -42,6 +42,16 @@ class Held:
         return self.dense / np.where(sharded, self.shards, 1) + routed
 
 
+def weights_sharded(c: Configuration) -> Numeric:
+    """Whether a rank stores a share of the weights and gathers layers to run them.
+
+    At ZeRO stage 3, and of FSDP at stage 2 as well: its SHARD_GRAD_OP only keeps layers gathered
+    from their forward to their backward. (torch/distributed/fsdp/_fully_shard/_fully_shard.py,
+    reshard_after_forward)
+    """
+    return np.asarray(c.zero_stage) >= (2 if c.stack.memory.engine == "fsdp" else 3)
+
+
 def vocabulary(c: Configuration) -> Numeric:
     """Rows of the token tables as the stack pads them. [-]"""
     multiple = c.stack.memory.vocab_multiple

@@ -1,4 +1,4 @@
-"""Parameters that are gathered or fetched layer by layer: ZeRO-3, FSDP and parameter offload."""
+"""Parameters that are gathered or fetched layer by layer: ZeRO-3, FSDP, parameter offload."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from costmodels.collectives import group_bandwidth, leaves_node, ring_share
 from costmodels.configuration import OFFLOAD_TIERS, Configuration
 from costmodels.costs import Affine
 from costmodels.edge_time import Stages
-from costmodels.held import Held, ends_held
+from costmodels.held import Held, ends_held, weights_sharded
 from costmodels.numeric import Numeric
 from costmodels.offload_time import ADDED_SHARE, link_time, round_trips
 from costmodels.rates import Rates
@@ -54,18 +54,18 @@ def streams(stages: Stages, rates: Rates) -> Streams:
     ends_settle, ends_waited = gradient_times(stages, rates, ends_held(cfg, 1, 1))
     settle, waited = gradient_times(stages, rates, layer)
     gathering, regathering, scattering = shares(cfg)
-    late = profile.engine == "fsdp" and profile.whole_root
+    parts, late = weights_sharded(cfg), profile.engine == "fsdp" and profile.whole_root
 
     def root(first: int, last: int) -> Numeric:
         held = ends_held(cfg, first, last)
         time = (gathering + regathering) * moved(stages, rates, held, gathered)
         if late:  # one unit, reduced after everything else
             time = time + scattering * moved(stages, rates, held, rates.reduced_bytes)
-        return np.where(zero >= 3, time, 0.0)
+        return np.where(parts, time, 0.0)
 
     return Streams(
-        gather=np.where(zero >= 3, moved(stages, rates, layer, gathered), 0.0),
-        scatter=np.where((zero >= 3) | each, moved(stages, rates, layer, rates.reduced_bytes), 0.0),
+        gather=np.where(parts, moved(stages, rates, layer, gathered), 0.0),
+        scatter=np.where(parts | each, moved(stages, rates, layer, rates.reduced_bytes), 0.0),
         fetch=fetch_time(stages, rates),
         settle=settle,
         waited=waited,
@@ -91,17 +91,20 @@ def moved(stages: Stages, rates: Rates, part: Held, bytes_: float) -> Numeric:
 def shares(cfg: Configuration) -> tuple[Numeric, Numeric, Numeric]:
     """Shares of micro-batches that gather forward, gather backward, and scatter. [-]
 
-    FSDP2 in a pipeline (torch/distributed/pipelining/stage.py): backwards leave weights gathered
-    and reduce nothing; the step ends with one scatter, layer after layer. Weights are gathered
-    once a step, or where each forward frees them in every backward, and in the forwards before
-    the first of those.
+    Where FSDP keeps layers gathered after their forward, at stage 2, backwards find them there and
+    free them (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, reshard, post_backward).
+    In a pipeline (torch/distributed/pipelining/stage.py) backwards leave weights gathered and
+    reduce nothing; the step ends with one scatter, layer after layer. Weights are gathered once a
+    step, or where each forward frees them in every backward, and in the forwards before the first
+    of those.
     """
     one, none = np.asarray(1.0), np.asarray(0.0)
     if cfg.stack.memory.engine != "fsdp":
         return one, one, one
     m = np.asarray(cfg.grad_accum, dtype=float)
     if cfg.pp == 1:
-        return one, one, one if cfg.stack.memory.sync_each_micro_batch else one / m
+        again = np.where(np.asarray(cfg.zero_stage) >= 3, 1.0, 0.0)
+        return one, again, one if cfg.stack.memory.sync_each_micro_batch else one / m
     if cfg.stack.time.stage_reshards:
         return np.minimum(cfg.pp - cfg.stage, m) / m, one, none
     return one / m, none, none
@@ -112,13 +115,12 @@ def late_scatter(stages: Stages, rates: Rates) -> Affine:
     cfg = stages.cfg
     if cfg.stack.memory.engine != "fsdp" or cfg.pp == 1:
         return Affine()
-    sharded = np.asarray(cfg.zero_stage) >= 3
-    bytes_ = rates.reduced_bytes
+    parts, bytes_ = weights_sharded(cfg), rates.reduced_bytes
     rest: Numeric = np.asarray(0.0)
     for part in stages.rest:
         rest = rest + np.where(np.asarray(part.total) > 0, moved(stages, rates, part, bytes_), 0.0)
     layer = moved(stages, rates, stages.layer, bytes_)
-    return Affine(np.where(sharded, rest, 0.0), np.where(sharded, layer, 0.0))
+    return Affine(np.where(parts, rest, 0.0), np.where(parts, layer, 0.0))
 
 
 def gradient_times(stages: Stages, rates: Rates, part: Held) -> tuple[Numeric, Numeric]:

@@ -15,7 +15,7 @@ import numpy as np
 from costmodels.buckets import DEFAULTS, ZeroBuckets, auto_buckets, zero_buckets
 from costmodels.configuration import Configuration
 from costmodels.costs import Affine
-from costmodels.held import Held, ends_held, layer_held, leading_held
+from costmodels.held import Held, ends_held, layer_held, leading_held, weights_sharded
 from costmodels.numeric import Array, Numeric
 from costmodels.optimizer_states import state_bytes
 from costmodels.params import mean_layer_parameters, norm_parameters
@@ -87,11 +87,7 @@ def per_parameter(
     master: Numeric = profile.master[c.precision]
     cache = profile.weight_cache.get(c.precision, 0.0)
     stored = max(profile.weights[c.precision], TABLE_WEIGHT if table else 0.0)
-    # FSDP that does not reshard after the forward gathers its shards into 16-bit buffers
-    weights = (
-        stored * part.over(zero >= (2 if profile.engine == "fsdp" else 3))
-        + (0.0 if table else cache) * part.total
-    )
+    weights = stored * part.over(weights_sharded(c)) + (0.0 if table else cache) * part.total
     states = part.over(zero >= 1)
     if profile.engine == "deepspeed" and master == 0:
         # stages 1 and 2 clone their shard of fp32 weights too (stage_1_and_2.py); 3 aliases it

@@ -156,22 +156,24 @@ def _with_streams(
     for name, value in (recomputed or {}).items():
         parts[name] = parts[name] + value
     time, work_time = cfg.stack.time, total(parts)
-    often, from_host = moves.gathering, moves.fetch
+    often = moves.gathering
+    settle: Numeric = np.asarray(0.0)
     waited: Numeric = np.asarray(0.0)
     scattering: Numeric = np.asarray(0.0)
     scatter: Numeric = np.asarray(0.0)
     if recomputed is not None:
         often, scattering, scatter = moves.regathering, moves.scattering, moves.scatter
-        from_host, waited = from_host + moves.settle, moves.waited
+        settle, waited = moves.settle, moves.waited
     gathers: Numeric = np.asarray(0.0)
     fetches: Numeric = np.asarray(0.0)
-    for share, moved in (
-        (often * scattering, moves.gather + scatter),
-        (often * (1.0 - scattering), moves.gather),
-        ((1.0 - often) * scattering, scatter),
-        ((1.0 - often) * (1.0 - scattering), np.asarray(0.0)),
+    for share, moved, fetched in (
+        (often * scattering, moves.gather + scatter, moves.fetch),
+        (often * (1.0 - scattering), moves.gather, moves.fetch),
+        ((1.0 - often) * scattering, scatter, 0.0),
+        ((1.0 - often) * (1.0 - scattering), 0.0, 0.0),
     ):
-        more, beyond = exposed(work_time, moved, from_host, time.prefetch, time.hidden_cost)
+        crossing = fetched + settle
+        more, beyond = exposed(work_time, moved, crossing, time.prefetch, time.hidden_cost)
         gathers, fetches = gathers + share * more, fetches + share * beyond
     parts["dp"], parts["offload"] = gathers, fetches + waited
     return parts

@@ -98,7 +98,7 @@ def _titan(out: Settings, doc: Document) -> None:
     flag = "training.mixed_precision_param"
     out.give("precision", half.get(str(doc.get(flag))), doc, (flag,))
     flag = "parallelism.fsdp_reshard_after_forward"
-    stage = {"always": 3, "never": 2}.get(str(doc.get(flag)))
+    stage = {"always": 3, "default": 3, "never": 2}.get(str(doc.get(flag)))
     out.give("zero_stage", stage, doc, (flag,))
     offload = "cpu" if as_bool(doc.get("training.enable_cpu_offload")) else "none"
     out.give("offload_optimizer", offload, doc, ("training.enable_cpu_offload",))

@@ -177,7 +177,7 @@ def plan_arguments(job: Job, plan: Plan) -> list[Argument]:
         ("--training.mixed_precision_reduce", "float32"),
         ("--parallelism.data_parallel_replicate_degree", str(1 if sharded else plan.dp)),
         ("--parallelism.data_parallel_shard_degree", str(plan.dp if sharded else 1)),
-        ("--parallelism.fsdp_reshard_after_forward", "always" if plan.zero_stage == 3 else "never"),
+        ("--parallelism.fsdp_reshard_after_forward", _resharding(plan)),
         ("--parallelism.tensor_parallel_degree", str(plan.tp)),
         ("--parallelism.context_parallel_degree", str(plan.cp)),
         ("--parallelism.pipeline_parallel_degree", str(plan.pp)),
@@ -195,6 +195,18 @@ def plan_arguments(job: Job, plan: Plan) -> list[Argument]:
     if plan.offload_parameters == "cpu":
         arguments.append(("--training.enable_cpu_offload",))
     return arguments
+
+
+def _resharding(plan: Plan) -> str:
+    """When layers are freed between their forward and their backward.
+
+    In a pipeline never, as torchtitan's default has it (torchtitan/distributed/fsdp.py,
+    get_fsdp_reshard_after_forward_policy): every forward would gather them again, and the
+    backwards that reduce nothing leave them gathered all the same.
+    """
+    if plan.zero_stage < 3:
+        return "never"
+    return "always" if plan.pp == 1 else "default"
 
 
 def stage_modules(arch: Architecture, plan: Plan) -> list[list[str]]:

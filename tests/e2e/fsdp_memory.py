@@ -1,6 +1,7 @@
 """Peak memory of a transformers model under FSDP2, by torch's tracker on fake tensors.
 
-fsdp_memory.py CONFIG.json WORLD SEQ_LEN none|full: prints one JSON object, bytes by class.
+fsdp_memory.py CONFIG.json WORLD SEQ_LEN none|full 2|3: prints one JSON object, bytes by class.
+Stage 2 keeps layers gathered from their forward to their backward.
 """
 
 import json
@@ -21,6 +22,7 @@ from transformers.initialization import no_init_weights
 def main() -> None:
     fields = json.loads(Path(sys.argv[1]).read_text())
     world, seq_len, granularity = int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+    frees = sys.argv[5] == "3"
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=world)
     config = AutoConfig.for_model(fields.pop("model_type"), **fields)
     mesh = init_device_mesh("cpu", (world,))  # made outside the fake mode
@@ -32,7 +34,7 @@ def main() -> None:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
         for layer in model.model.layers:
-            fully_shard(layer, mesh=mesh, mp_policy=policy)
+            fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=frees)
         fully_shard(model, mesh=mesh, mp_policy=policy)
         model.train()
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=True)

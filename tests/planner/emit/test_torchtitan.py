@@ -52,6 +52,15 @@ def test_zero_stage_is_resharding(case: str, reshard: str, shard: str) -> None:
     assert found["--parallelism.data_parallel_shard_degree"] == shard
 
 
+@pytest.mark.parametrize(("stage", "reshard"), [(2, "never"), (3, "default")])
+def test_a_pipeline_keeps_layers_gathered(stage: int, reshard: str) -> None:
+    """What its time and memory are predicted for: torchtitan's default frees none there."""
+    job, plan = FSDP2["zero3"]()
+    piped = plan.model_copy(update={"dp": plan.dp // 2, "pp": 2, "zero_stage": stage})
+    found = dict((flag, values[0]) for flag, *values in plan_arguments(job, piped) if values)
+    assert found["--parallelism.fsdp_reshard_after_forward"] == reshard
+
+
 def test_replicas_are_not_sharded() -> None:
     found = of("replicated")
     assert found["--parallelism.data_parallel_shard_degree"] == "1"

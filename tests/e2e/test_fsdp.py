@@ -60,7 +60,6 @@ def test_peak_agrees_with_the_tracker(world, stage, granularity, tmp_path):
     assert lines, answer.stderr[-2000:]
     measured = json.loads(lines[0].removeprefix("PEAK"))["Total"]
     ours = predicted(world, granularity, stage)
-    print(
-        f"world {world} stage {stage} {granularity}: {measured / 2**20:.0f} MiB tracked, {ours / 2**20:.0f}"
-    )
+    case = f"world {world} stage {stage} {granularity}"
+    print(f"{case}: {measured / 2**20:.0f} MiB tracked, {ours / 2**20:.0f}")
     assert ours == pytest.approx(measured, rel=TOLERANCE)

@@ -115,10 +115,7 @@ def _gradients(c: Configuration, part: Held) -> Numeric:
     if profile.engine == "fsdp":
         # One GPU is not wrapped: gradients have the weights' own type
         alone = part.shards * np.asarray(c.tp) * c.pp * np.ones_like(zero) == 1
-        # Pipeline stages reduce in the last micro-batch's backward only
-        # (torch/distributed/pipelining/stage.py, backward_maybe_with_nosync)
-        late_sync = not profile.sync_each_micro_batch or c.pp > 1
-        whole = (zero < 2) | (accumulating & late_sync)
+        whole = (zero < 2) | (accumulating & _late_sync(c))
         kept = np.where(alone, profile.weights[c.precision], size) * part.over(~whole)
         return kept + leftover * part.total
     # DistributedDataParallel's buckets are a second copy (gradient_as_bucket_view is off)
@@ -246,11 +243,23 @@ def _weights_leave(c: Configuration) -> Numeric:
 
 
 def _gradients_leave(c: Configuration) -> Array:
-    """Whether gradients of offloaded layers go to the host as soon as they are reduced."""
+    """Whether gradients of offloaded layers go to the host as soon as they are made and reduced.
+
+    FSDP moves reduced ones only (torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py,
+    foreach_reduce): those that wait for the last micro-batch are whole on the GPU.
+    """
     away = np.asarray(c.offload_optimizer) > 0
     if c.stack.memory.engine == "deepspeed":
         return np.asarray(away & (np.asarray(c.zero_stage) >= 2))
-    return np.asarray(away & (c.stack.memory.engine == "fsdp"))
+    return np.asarray(away & (c.stack.memory.engine == "fsdp" and not _late_sync(c)))
+
+
+def _late_sync(c: Configuration) -> bool:
+    """Whether FSDP reduces gradients in the last micro-batch's backward only.
+
+    As in pipeline stages (torch/distributed/pipelining/stage.py, backward_maybe_with_nosync).
+    """
+    return not c.stack.memory.sync_each_micro_batch or c.pp > 1
 
 
 def _bf16_optimizer(c: Configuration) -> Array:

@@ -43,10 +43,13 @@ def allocated(c, granularity="none", offloaded=0):
 # --- what others measured or counted
 
 
-@pytest.mark.parametrize(("granularity", "mib"), [("none", 23801), ("full", 15468)])
-def test_fsdp2_llama_7b_on_eight_ranks(granularity, mib):
+@pytest.mark.parametrize(
+    ("stage", "granularity", "mib"),
+    [(3, "none", 23801), (3, "full", 15468), (2, "none", 35480), (2, "full", 24328)],
+)
+def test_fsdp2_llama_7b_on_eight_ranks(stage, granularity, mib):
     """torch's FSDPMemTracker on transformers' Llama-2-7B, s = 2048, bf16, fp32 reduction."""
-    c = configuration(LLAMA2_7B, "hf-fsdp2", seq_len=2048, dp=8, zero_stage=3)
+    c = configuration(LLAMA2_7B, "hf-fsdp2", seq_len=2048, dp=8, zero_stage=stage)
     assert allocated(c, granularity) / MIB == pytest.approx(mib, rel=0.03)
 
 
@@ -219,6 +222,19 @@ def test_fsdp_that_keeps_layers_gathered_still_shards_its_weights():
     more = float(np.max(two.phases["forward"] - three.phases["forward"]))
     layers = 2 * 31 * (4 * 4096**2 + 3 * 4096 * 11008)
     assert more == pytest.approx(layers, rel=0.01)
+
+
+def test_a_pipeline_of_fsdp_offloads_no_gradients_before_they_are_reduced():
+    """A stage of two, 3.3e9 parameters: 16-bit weights and 32-bit gradients stay whole on it."""
+    fields = {"dp": 4, "zero_stage": 2, "seq_len": 2048, "grad_accum": 8}
+    away = {"offload_optimizer": 1, "offload_parameters": 1}
+    one, two = (
+        peaks(configuration(LLAMA2_7B, "fsdp2", pp=pp, **fields, **away), offloaded=32 / pp)
+        for pp in (1, 2)
+    )
+    assert float(np.max(two.allocated)) > (2 + 4) * 3.3e9
+    assert float(np.max(one.classes["gradients"])) == 0.0
+    assert float(np.max(two.classes["gradients"])) > 4 * 3.2e9
 
 
 def test_fp8_parameters_take_two_bytes_and_tables_16_bits():

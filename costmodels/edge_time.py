@@ -18,7 +18,7 @@ from costmodels.collectives import (
 from costmodels.configuration import OFFLOAD_TIERS, Configuration
 from costmodels.costs import Affine, Parts
 from costmodels.gemm import linear_backward_time, linear_forward_time
-from costmodels.held import Held, ends_held, layer_held, leading_held, weights_sharded
+from costmodels.held import Held, ends_held, layer_held, leading_held, summed_each, weights_sharded
 from costmodels.memory_bound import embedding_bytes, loss_bytes
 from costmodels.numeric import Array, Numeric
 from costmodels.offload_time import late_round_trips, link_time, nvme_time, update_time
@@ -119,15 +119,16 @@ def data_parallel(stages: Stages, rates: Rates) -> tuple[Affine, Numeric]:
 
     ZeRO-0 all-reduces; ZeRO-1 and 2 scatter (or all-reduce) and gather 16-bit weights. ZeRO-2
     that reduces every micro-batch has only the gather left here; ZeRO-3, and FSDP that stores
-    shards, have nothing.
+    shards, have nothing; nor have layers whose gradients are summed as their backward makes them.
     """
     cfg, time = stages.cfg, stages.cfg.stack.time
     zero, g = np.asarray(cfg.zero_stage), rates.reduced_bytes
-    streamed = weights_sharded(cfg)
+    sharded = weights_sharded(cfg)
+    streamed = sharded | summed_each(cfg)
     scattered = g if time.reduce == "reduce_scatter" else 2.0 * g
     at_edge = np.where((zero == 2) & np.asarray(time.zero2_each_micro_batch), 0.0, scattered)
     per_parameter = np.where(zero == 0, 2.0 * g, at_edge + rates.weight_bytes)
-    per_parameter = np.where(streamed, 0.0, per_parameter) * time.dp_exposed
+    per_parameter = np.where(sharded, 0.0, per_parameter) * time.dp_exposed
 
     def wire(part: Held) -> Numeric:
         total: Numeric = 0.0
@@ -144,7 +145,8 @@ def data_parallel(stages: Stages, rates: Rates) -> tuple[Affine, Numeric]:
     calls = np.where(streamed, 0.0, call_latency(rates.links, rounds, ranks, cfg.tp))
     latency = gradient_latency(rates.links, ranks, cfg.tp)
     const = over_all(stages.rest, wire) + tied_table(cfg, rates)
-    return Affine(const, wire(stages.layer) + calls), np.where(streamed, 0.0, latency)
+    layer = np.where(streamed, 0.0, wire(stages.layer)) + calls
+    return Affine(const, layer), np.where(streamed, 0.0, latency)
 
 
 def tied_table(cfg: Configuration, rates: Rates) -> Numeric:

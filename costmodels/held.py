@@ -8,7 +8,7 @@ import numpy as np
 
 from costmodels.architecture import Architecture
 from costmodels.configuration import Configuration
-from costmodels.numeric import Numeric
+from costmodels.numeric import Array, Numeric
 from costmodels.params import (
     Parameters,
     dense_on_rank,
@@ -42,14 +42,26 @@ class Held:
         return self.dense / np.where(sharded, self.shards, 1) + routed
 
 
-def weights_sharded(c: Configuration) -> Numeric:
+def weights_sharded(c: Configuration) -> Array:
     """Whether a rank stores a share of the weights and gathers layers to run them.
 
     At ZeRO stage 3, and of FSDP at stage 2 as well: its SHARD_GRAD_OP only keeps layers gathered
     from their forward to their backward. (torch/distributed/fsdp/_fully_shard/_fully_shard.py,
     reshard_after_forward)
     """
-    return np.asarray(c.zero_stage) >= (2 if c.stack.memory.engine == "fsdp" else 3)
+    least = 2 if c.stack.memory.engine == "fsdp" else 3
+    return np.asarray(np.asarray(c.zero_stage) >= least)
+
+
+def summed_each(c: Configuration) -> Array:
+    """Whether whole gradients are summed over the replicas in every micro-batch's backward.
+
+    FSDP of one shard, which is what torchtitan makes of replicas (torchtitan/distributed/fsdp.py,
+    resolve_fsdp_mesh), sums where it would scatter (_fsdp_collectives.py, foreach_reduce).
+    """
+    memory = c.stack.memory
+    streams = memory.engine == "fsdp" and memory.sync_each_micro_batch and c.pp == 1
+    return np.asarray((np.asarray(c.zero_stage) == 0) & streams)
 
 
 def vocabulary(c: Configuration) -> Numeric:

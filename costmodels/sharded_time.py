@@ -10,7 +10,7 @@ from costmodels.collectives import group_bandwidth, leaves_node, ring_share
 from costmodels.configuration import OFFLOAD_TIERS, Configuration
 from costmodels.costs import Affine
 from costmodels.edge_time import Stages
-from costmodels.held import Held, ends_held, weights_sharded
+from costmodels.held import Held, ends_held, summed_each, weights_sharded
 from costmodels.numeric import Numeric
 from costmodels.offload_time import ADDED_SHARE, link_time, round_trips
 from costmodels.rates import Rates
@@ -23,11 +23,12 @@ UNIT_NETWORK_LATENCY = 60e-6  # s, more of it where the group leaves the node
 class Streams:
     """What has to arrive while a layer computes. [s]
 
-    ``gather``: its weights from the other ranks, once a pass. ``scatter``: its gradients to
-    them. ``fetch``: its weights from the host, once a pass. ``settle``: its gradients to and from
-    the host, under the backward; ``waited``: such that the CPU adds up, which nothing hides.
-    ``root`` and ``root_last``: the gathers, and scatters, of what the first and the last stage
-    hold besides layers, in one micro-batch; ``root_waited``: their gradients on the host.
+    ``gather``: its weights from the other ranks, once a pass. ``scatter``: its gradients to them,
+    or summed over them. ``fetch``: its weights from the host, once a pass. ``settle``: its
+    gradients to and from the host, under the backward; ``waited``: such that the CPU adds up,
+    which nothing hides. ``root`` and ``root_last``: the gathers, and scatters, of what the first
+    and the last stage hold besides layers, in one micro-batch; ``root_waited``: their gradients on
+    the host.
     ``gathering``, ``regathering``, ``scattering``: shares of the micro-batches whose forward
     gathers a layer, whose backward does, and whose backward scatters its gradients. [-]
     """
@@ -54,6 +55,8 @@ def streams(stages: Stages, rates: Rates) -> Streams:
     ends_settle, ends_waited = gradient_times(stages, rates, ends_held(cfg, 1, 1))
     settle, waited = gradient_times(stages, rates, layer)
     gathering, regathering, scattering = shares(cfg)
+    # a sum over replicas is a scatter and a gather
+    ways = np.where(weights_sharded(cfg) | each, 1.0, np.where(summed_each(cfg), 2.0, 0.0))
     parts, late = weights_sharded(cfg), profile.engine == "fsdp" and profile.whole_root
 
     def root(first: int, last: int) -> Numeric:
@@ -65,7 +68,7 @@ def streams(stages: Stages, rates: Rates) -> Streams:
 
     return Streams(
         gather=np.where(parts, moved(stages, rates, layer, gathered), 0.0),
-        scatter=np.where(parts | each, moved(stages, rates, layer, rates.reduced_bytes), 0.0),
+        scatter=moved(stages, rates, layer, rates.reduced_bytes) * ways,
         fetch=fetch_time(stages, rates),
         settle=settle,
         waited=waited,

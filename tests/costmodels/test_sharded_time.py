@@ -119,6 +119,15 @@ def test_layers_that_stay_gathered_are_gathered_once_a_micro_batch():
     assert step(eight).parts["dp"] == pytest.approx(2 * step(two).parts["dp"], rel=0.02)
 
 
+def test_torchtitan_sums_over_replicas_in_every_micro_batch():
+    """FSDP of one shard: 8 bytes of 6.98e9 parameters of layers, four times a step on 10 Gb/s."""
+    cfg = configuration("fsdp2", "2x8xA100-80G", dp=16, zero_stage=0, seq_len=512, grad_accum=4)
+    cfg = replace(cfg, cluster=cfg.cluster.with_overrides(inter_bandwidth=1.25e9))
+    each, once = (step(replace(cfg, grad_accum=m)).parts["dp"] for m in (4, 1))
+    assert 3.5 * once < each < 4 * once
+    assert each > 4 * 8 * 6.9e9 * 15 / 16 / 1.25e9
+
+
 @pytest.mark.parametrize("stage", [2, 3])
 def test_a_pipeline_gathers_once_a_step_at_either_stage(stage):
     fields = {"pp": 2, "dp": 16, "micro_batch": 1, "grad_accum": 8}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
@@ -12,9 +13,10 @@ from costmodels.memory_profile import MemoryProfile
 from costmodels.stack import Stack, stack_names
 from costmodels.time_profile import TimeProfile
 from planner.calibrate.absurd import sound
-from planner.calibrate.profile import Error, Profile, StackProfile, profile_text
+from planner.calibrate.profile import MOST_LOW, Error, Profile, StackProfile, profile_text
 from planner.calibrate.shrink import Constant, Shrunk, shrink
 from planner.validate.command import Skipped, read_runs
+from planner.validate.outputs import check_output
 from planner.validate.predict import predict_memory, predict_time, stack_of
 from planner.validate.run import Run
 from planner.validate.score import grouped
@@ -24,6 +26,7 @@ from planner.validate.score import grouped
 # data. A wider interval says that clusters differ, which is what there is to learn.
 SCATTER = 0.25
 FACTOR_WIDTH = 0.05  # of the allocator factor in log: stacks lie between 1.00 and 1.10
+DIGITS = 1e4  # of a bound
 RATE = "gemm_factor"  # multiplies a rate; the others multiply times
 SINGLE = (RATE, "memory_factor", "host_layer")
 TENSOR = ("tp_factor", "host_tp")
@@ -64,6 +67,7 @@ def calibrate(
     """
     if stack is not None and stack not in stack_names():
         raise ValueError(f"unknown stack {stack!r}: expected one of {', '.join(stack_names())}")
+    check_output(output, runs)
     read = read_runs(runs, stack)
     used, absurd = sound(read.runs)
     profiles = {}
@@ -113,8 +117,18 @@ def _error(fit: Shrunk | None) -> Error | None:
     if fit is None:
         return None
     return Error(
-        runs=fit.runs, before=fit.before, after=fit.after, cross_validated=fit.cross_validated
+        runs=fit.runs,
+        before=fit.before,
+        after=fit.after,
+        cross_validated=fit.cross_validated,
+        low=min(_up(fit.low), MOST_LOW),
+        high=_up(fit.high),
     )
+
+
+def _up(share: float) -> float:
+    """A bound rounded up, so that rounded constants still hold their own runs."""
+    return math.ceil(share * DIGITS + 1) / DIGITS if share > 0 else 0.0
 
 
 def common_time(stack: Stack, runs: Sequence[Run]) -> Constant:

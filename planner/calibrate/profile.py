@@ -18,7 +18,7 @@ from planner.validate.run import Changes
 
 SCHEMA_VERSION = "1.0"
 MEMORY_FITTED = ("allocator_factor", "unexplained")
-MOST_LOW = 0.9  # no time or peak is below a tenth of its prediction
+MOST_LOW = 0.999  # a measurement is more than nothing
 
 Section = TypeVar("Section", TimeProfile, MemoryProfile)
 
@@ -30,12 +30,29 @@ class Strict(BaseModel):
 
 
 class Error(Strict):
-    """Mean absolute error before and after, each run predicted without itself."""
+    """Mean absolute error before and after, each run predicted without itself.
+
+    ``low`` and ``high``: how far below and above its prediction a measurement lay, as shares of
+    the prediction, in nine runs of ten and in all of fewer than twenty.
+    """
 
     runs: int = Field(ge=1)
     before: float = Field(ge=0)
     after: float = Field(ge=0)
     cross_validated: bool  # False with one run, which nothing can check
+    low: float | None = Field(default=None, ge=0, le=MOST_LOW)
+    high: float | None = Field(default=None, ge=0)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Shares below and above a prediction; from the mean error where nothing else is told.
+
+        A prediction that is off by a share e of the measurement has it within ``1 / (1 + e)`` and
+        ``1 / (1 - e)`` of itself.
+        """
+        e = min(self.after, MOST_LOW)
+        low = self.after / (1 + self.after) if self.low is None else self.low
+        return low, e / (1 - e) if self.high is None else self.high
 
 
 class StackProfile(Strict):
@@ -109,13 +126,19 @@ def _with(section: Section, update: dict[str, float]) -> Section:
 
 def _intervals(section: TimeProfile | MemoryProfile, error: Error | None) -> dict[str, float]:
     """Interval bounds that are narrower than the error left after calibration."""
+    wide = _bounds(section, error)
+    return {name: value for name, value in wide.items() if value != getattr(section, name)}
+
+
+def _bounds(section: TimeProfile | MemoryProfile, error: Error | None) -> dict[str, float]:
+    """The interval bounds of a stack, or those of the error left where they are wider."""
     if error is None:
         return {}
-    wide = {
-        "interval_low": max(section.interval_low, min(error.after, MOST_LOW)),
-        "interval_high": max(section.interval_high, error.after),
+    low, high = error.bounds
+    return {
+        "interval_low": max(section.interval_low, low),
+        "interval_high": max(section.interval_high, high),
     }
-    return {name: value for name, value in wide.items() if value != getattr(section, name)}
 
 
 def profile_note(stack: str, profile: Profile, gpu: str, name: str) -> str:
@@ -194,8 +217,8 @@ def profile_text(profile: Profile) -> str:
 def changes_of(own: StackProfile, stack: Stack) -> Changes:
     """What a profile changes in a stack, as the changes of a run."""
     sections = (
-        ("memory", {**own.memory, **_intervals(stack.memory, own.memory_error)}),
-        ("time", {**own.time, **_intervals(stack.time, own.time_error)}),
+        ("memory", {**own.memory, **_bounds(stack.memory, own.memory_error)}),
+        ("time", {**own.time, **_bounds(stack.time, own.time_error)}),
     )
     return tuple(
         (section, field, json.dumps(value))

@@ -13,6 +13,7 @@ import numpy as np
 
 from costmodels.calibration import SOFT, soft_ridge
 from costmodels.numeric import Array
+from planner.validate.spread import conformal
 
 STEP = 1e-2  # of a constant's own unit, for the derivative
 ROUNDS = 6  # of the secant that finds the common constant
@@ -41,13 +42,18 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
-    """What a fit found. ``before`` and ``after``: mean absolute errors by cross-validation."""
+    """What a fit found. ``before`` and ``after``: mean absolute errors by cross-validation.
+
+    ``low`` and ``high``: how far below and above predictions measurements lie, as shares.
+    """
 
     constants: dict[str, float]
     runs: int
     before: float
     after: float
     cross_validated: bool
+    low: float
+    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +106,7 @@ def shrink(
     origin = runs.residuals({})
     n, before = len(origin), mean_error(origin)
     if n == 1:
-        return Shrunk({}, 1, before, before, False)
+        return Shrunk({}, 1, before, before, False, *_spread(origin))
     slope = (runs.residuals(common.value(STEP)) - origin) / STEP
     goal = offset(origin, numbers, interval)
     held = _held_out(runs, origin, slope)
@@ -111,7 +117,18 @@ def shrink(
     found = _one_by_one(runs, values, errors, singles(values))
     if found is not None:
         values, errors = found
-    return Shrunk(values, n, before, mean_error(errors), True)
+    bounds = _spread(errors, runs.residuals(values))
+    return Shrunk(values, n, before, mean_error(errors), True, *bounds)
+
+
+def _spread(*residuals: Array) -> tuple[float, float]:
+    """Shares below and above predictions that hold nine in ten measurements; of few runs all.
+
+    The widest over several sets of residuals: of runs left out, and of those fitted.
+    """
+    bounds = np.array([conformal(-r, np.ones(len(r))) for r in residuals])
+    low, high = min(0.0, float(bounds[:, 0].min())), max(0.0, float(bounds[:, 1].max()))
+    return -float(np.expm1(low)), float(np.expm1(high))
 
 
 def mean_error(residuals: Array) -> float:

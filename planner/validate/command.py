@@ -19,6 +19,7 @@ from planner.validate.kinds import kind_of, load_kinds
 from planner.validate.logo import leave_out
 from planner.validate.memory_logo import leave_out_memory
 from planner.validate.oracle import score_oracle
+from planner.validate.outputs import check_output
 from planner.validate.predict import predict
 from planner.validate.predictions_csv import write_predictions
 from planner.validate.report import (
@@ -91,7 +92,10 @@ def validate(
     """
     if stack is not None and stack not in stack_names():
         raise ValueError(f"unknown stack {stack!r}: expected one of {', '.join(stack_names())}")
+    check_output(predictions, (*runs, profile))
     read = read_runs(runs, stack, profile)
+    if predictions is not None and all(table.kind != "runs" for table in read.tables):
+        raise ValueError(f"{predictions}: no table of measured runs whose predictions to write")
     _check_used(read)
     found = predict(read.runs)
     constants = leave_out(read.runs, found) if logo else ()
@@ -135,6 +139,8 @@ def publish(
     ValueError
         As ``validate``; if a file cannot be written; if runs are too few for intervals.
     """
+    check_output(page, (*runs, intervals))
+    check_output(intervals, runs)
     shipped, held_out = validate(runs)[0], validate(runs, logo=True, residuals=(MISSED,))[0]
     if intervals is not None:
         _write(intervals, interval_text(held_out.intervals, held_out.stack_intervals))

@@ -32,7 +32,7 @@ def write_predictions(
     predictions: Predictions,
     skipped: Mapping[tuple[str, int], str],
 ) -> None:
-    """Write every row of every table of runs, in order.
+    """Write every row of every table of runs, in order; predictions they hold are replaced.
 
     Raises
     ------
@@ -41,13 +41,15 @@ def write_predictions(
     """
     place = {(run.row.file, run.row.line): i for i, run in enumerate(runs)}
     tables = [table for table in tables if table.kind == "runs"]
-    header = list(dict.fromkeys(name for table in tables for name in table.header))
+    names = dict.fromkeys(name for table in tables for name in table.header)
+    header = [name for name in names if name.strip().lower() not in ADDED]
     out = io.StringIO(newline="")
     writer = csv.DictWriter(out, [*header, *ADDED], restval="", lineterminator="\n")
     writer.writeheader()
     for table in tables:
         for row in table.rows:
-            writer.writerow({**row.printed, **_added(row, place, runs, predictions, skipped)})
+            own = {name: text for name, text in row.printed.items() if name in header}
+            writer.writerow({**own, **_added(row, place, runs, predictions, skipped)})
     try:
         path.write_text(out.getvalue(), encoding="utf-8")
     except OSError as error:

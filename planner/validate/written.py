@@ -31,8 +31,18 @@ def column(name: str) -> str:
     >>> column(" Seq Len "), column("My Column")
     ('seq_len', 'My Column')
     """
-    plain = re.sub(r"[ -]+", "_", name.strip().lower())
-    return plain if plain in (*NUMBERS, *FLAGS, *TEXTS) else name.strip()
+    name = one_line(name)
+    plain = re.sub(r"[ -]+", "_", name.lower())
+    return plain if plain in (*NUMBERS, *FLAGS, *TEXTS) else name
+
+
+def one_line(text: str) -> str:
+    """The text with single spaces for whitespace and for what cannot be printed.
+
+    >>> one_line(" 0\\r0\\x1b ")
+    '0 0'
+    """
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def canonical(name: str, text: str) -> str:
@@ -43,7 +53,7 @@ def canonical(name: str, text: str) -> str:
     >>> canonical("sequence_parallel", "Yes"), canonical("layers", "many")
     ('true', 'many')
     """
-    text = text.strip()
+    text = one_line(text)
     if name in FREE:
         return "" if text.lower() == "nan" else text
     if text.lower() in (BLANK_NUMBERS if name in (*NUMBERS, *FLAGS) else BLANK):

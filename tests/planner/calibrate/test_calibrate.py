@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from costmodels.numeric import GIB
 from costmodels.stack import load_stack
+from planner.api import estimate
 from planner.calibrate import apply_profile, load_profile, profile_note
 from planner.calibrate import command as calibration
 from planner.calibrate.command import calibrate
@@ -78,6 +80,62 @@ def test_one_run_which_nothing_checks_moves_nothing(slow, factor: float) -> None
     assert "shipped constants stay: no other run checks this one" in text
 
 
+@pytest.mark.parametrize(("tokens", "gib"), [(2000, 40), (500, 75), (4000, 12)])
+@pytest.mark.parametrize("framework", ["deepspeed", "HF + DeepSpeed"])
+@pytest.mark.parametrize("kind", ["allocated", "reserved", "nvidia-smi"])
+def test_intervals_hold_the_runs_of_a_profile(
+    tmp_path: Path, tokens: int, gib: int, framework: str, kind: str
+) -> None:
+    path, out = tmp_path / "runs.csv", tmp_path / "profile.yaml"
+    path.write_text(
+        "model,gpu,n_gpus,framework,precision,optimizer,seq_len,micro_batch,dp,tp,pp,zero_stage,"
+        "act_ckpt,attention,tokens_per_s_per_gpu,peak_mem_gib,mem_kind\n"
+        f"llama2-7b,A100-80G,8,{framework},bf16,adamw,4096,2,8,1,1,3,full,flash2,{tokens},{gib},"
+        f"{kind}\n",
+        encoding="utf-8",
+    )
+    calibrate([path], out)
+    (source,) = validate([path], profile=out)[0].sources
+    assert source.time.coverage == 1.0
+    assert [m.coverage for m in source.memory] == [1.0]
+    spec = JobSpec(
+        model="llama2-7b",
+        gpus="8xA100-80G",
+        stack="deepspeed",
+        global_batch=16,
+        fix=("tp=1", "zero_stage=3", "micro_batch=2", "recompute=full"),
+    )
+    shipped = estimate(spec).predicted
+    predicted = estimate(spec.model_copy(update={"profile": out})).predicted
+    time, memory = predicted.step_time_interval_s, predicted.peak_memory_interval_bytes
+    assert time.low <= 2 * 4096 / tokens <= time.high
+    assert time.low <= shipped.step_time_interval_s.low
+    assert time.high >= shipped.step_time_interval_s.high
+    if kind == "reserved" and framework == "deepspeed":  # the settings that plans have
+        beside = predicted.peak_memory_bytes - predicted.peak_reserved_bytes
+        assert memory.low <= gib * GIB + beside <= memory.high
+
+
+@pytest.mark.parametrize("factors", [[0.5, 0.5, 0.6], [2.0, 3.0, 2.5, 2.0], [1.0, 4.0]])
+def test_intervals_hold_few_runs_whatever_moved(slow, tmp_path: Path, factors) -> None:
+    path, out = slow(1.0, len(factors)), tmp_path / "profile.yaml"
+    times = [run.time * f for run, f in zip(read_runs([path]).runs, factors, strict=True)]
+    calibrate([table(path, times)], out)
+    assert validate([path], profile=out)[0].sources[0].time.coverage == 1.0
+
+
+def test_a_profile_does_not_replace_its_runs(slow, tmp_path: Path) -> None:
+    path = slow(1.2, 2)
+    text = path.read_bytes()
+    with pytest.raises(ValueError, match="is one of the inputs"):
+        calibrate([path], tmp_path / "." / "runs.csv")
+    link = tmp_path / "link.csv"
+    link.symlink_to(path)
+    with pytest.raises(ValueError, match="is one of the inputs"):
+        calibrate([path], link)
+    assert path.read_bytes() == text
+
+
 def test_one_slip_does_not_move_the_others(slow, tmp_path: Path) -> None:
     path = slow(1.0, 6)
     times = [run.time for run in read_runs([path]).runs]
@@ -136,8 +194,8 @@ def test_a_profile_is_for_its_own_gpus_and_stacks() -> None:
         "profile prof.yaml has nothing for h100-sxm5-80g on deepspeed"
     )
     used = apply_profile(shipped, profile, A100)
-    assert used.time.interval_low == pytest.approx(0.65)
-    assert used.time.interval_high == pytest.approx(0.65)
+    assert used.time.interval_low == pytest.approx(0.65 / 1.65)  # predicted 65 % too long
+    assert used.time.interval_high == pytest.approx(0.65 / 0.35)  # predicted 65 % too short
     assert used.memory == shipped.memory
     assert "gemm_factor (time 70.0 -> 65.0 %, 6 runs)" in profile_note(
         "deepspeed", profile, A100, "prof.yaml"

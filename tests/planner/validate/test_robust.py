@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from planner.validate.columns import FLAGS, NUMBERS, TEXTS
@@ -235,6 +235,8 @@ NONSENSE = st.one_of(
 
 @settings(FORGIVING, max_examples=200)
 @given(st.dictionaries(st.sampled_from([*NUMBERS, *FLAGS, *TEXTS]), NONSENSE, max_size=3))
+@example({"optimizer": "0\r0"})
+@example({"act_ckpt": "0\u20280", "gpu": "\x1b[31m\x0b", "mem_kind": "a\n\nb"})
 def test_nonsense_is_a_skip_or_one_line(cells: dict[str, str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "runs.csv"
@@ -255,6 +257,11 @@ def test_nonsense_is_a_skip_or_one_line(cells: dict[str, str]) -> None:
         return
     assert "\n" not in problem
     assert ("no row can be scored" if empty else "runs.csv line") in problem
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_cell_is_one_line_of_what_can_be_printed(name: str) -> None:
+    assert canonical(name, " a\r\n b\x1b\u2028c\t") == "a b c"
 
 
 def test_guessed_kinds_are_no_source_of_constants() -> None:

@@ -103,3 +103,23 @@ def test_no_row_to_score_is_an_error(tmp_path: Path) -> None:
     found = CliRunner().invoke(app, ["validate", str(path)])
     assert found.exit_code == 1
     assert "no row can be scored" in found.stderr
+
+
+def test_predictions_replace_older_ones_and_no_input(tmp_path: Path) -> None:
+    path, first, second = write(tmp_path, HEADER + ROW), tmp_path / "a.csv", tmp_path / "b.csv"
+    validate([path], predictions=first)
+    validate([first], predictions=second)
+    assert second.read_bytes() == first.read_bytes()
+    for output in (path, tmp_path / "." / "runs.csv"):
+        with pytest.raises(ValueError, match="is one of the inputs"):
+            validate([path], predictions=output)
+        done = CliRunner().invoke(app, ["validate", str(path), "--predictions", str(output)])
+        assert done.exit_code == 2
+    assert path.read_text(encoding="utf-8") == HEADER + ROW
+
+
+def test_counted_bytes_have_no_predictions_to_write(tmp_path: Path) -> None:
+    counted = write(tmp_path, "family,saved_activations,layer_activations,nonlayer_activations\n")
+    with pytest.raises(ValueError, match="no table of measured runs"):
+        validate([counted], predictions=tmp_path / "out.csv")
+    assert not (tmp_path / "out.csv").exists()

@@ -6,7 +6,7 @@ for large models (section 8.1); what a row leaves open is chosen as well as poss
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from planner.nearest import nearest
 from planner.optimum import choice_of, fastest
 from planner.plan import Plan, Predicted
 from planner.report_rows import gib, seconds
+from planner.shortfall import gpu_lacks, gpu_may_lack, host_lacks
 from planner.space import Shapes
 
 ROUNDED = 1.05  # "13B" includes 13.02e9 parameters
@@ -60,19 +61,32 @@ def advice_for(job: Job) -> Advice | None:
     return row
 
 
+_UNNEEDED = (", of which offload is not needed here", ", of which CPU offload is enough here")
+
+
 def compare(job: Job, space: Candidates, plan: Plan, predicted: Predicted) -> str | None:
-    """One sentence on how the plan compares with the advice; None where there is no row."""
+    """One sentence on how the plan compares with the advice; None where there is no row.
+
+    The rows are for few cards: offload that a row names and this cluster does not need is left
+    out, or done by the CPU where that is enough.
+    """
     row = advice_for(job)
     if row is None or predicted.step_time_s is None:
         return None
     start = f"Common advice at this size is {row.text}"
-    allowed = tuple(g for g in row.recompute)
-    advised = space.where(lambda c: _follows(row, c)).recomputing(allowed)
-    if not advised.tables:
-        return f"{start}; no candidate here can follow it."
-    found = fastest(job, advised)
+    advised, found = _following(row, space), None
+    for tier in range(row.offload + 1):  # the least offload that fits here
+        lighter = replace(row, offload=tier)
+        candidates = _following(lighter, space)
+        found = fastest(job, candidates) if candidates.tables else None
+        if found is not None:
+            start += _UNNEEDED[tier] if tier < row.offload else ""
+            row = lighter
+            break
     if found is None:
-        return f"{start}: it does not fit{_by(job, advised)}."
+        if not advised.tables:
+            return f"{start}; no candidate here can follow it."
+        return f"{start}: {_by(job, advised)}."
     _, theirs = evaluate(job, choice_of(found))
     assert theirs.step_time_s is not None
     if agrees(row, plan):
@@ -96,6 +110,10 @@ def agrees(row: Advice, plan: Plan) -> bool:
     )
 
 
+def _following(row: Advice, space: Candidates) -> Candidates:
+    return space.where(lambda c: _follows(row, c)).recomputing(row.recompute)
+
+
 def _follows(row: Advice, c: Shapes) -> Array:
     return np.asarray(
         (c.tp == 1)
@@ -106,13 +124,17 @@ def _follows(row: Advice, c: Shapes) -> Array:
 
 
 def _by(job: Job, advised: Candidates) -> str:
+    """That the advice does not fit, or may not, and by what."""
     close = nearest(advised)
     if close is None:
-        return ""
+        return "it does not fit"
     _, predicted = evaluate(job, choice_of(close.found))
-    return (
-        f" ({gib(predicted.peak_memory_bytes)} per GPU at the least, limit"
-        f" {gib(predicted.memory_limit_bytes)})"
-        if close.short_by > 0
-        else " in host RAM"
-    )
+    least, limit = gib(predicted.peak_memory_bytes), gib(predicted.memory_limit_bytes)
+    if gpu_lacks(predicted):
+        return f"it does not fit ({least} per GPU at the least, limit {limit})"
+    if host_lacks(predicted):
+        return "it does not fit in host RAM"
+    if gpu_may_lack(predicted):
+        most = gib(predicted.peak_memory_interval_bytes.high)
+        return f"it may not fit (tight: {least} per GPU at the least, up to {most}, limit {limit})"
+    return "no split over the stages fits"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from planner.job import Job
 from planner.plan import Assumption, Plan, Result
 from planner.rules import first_violation
 from planner.space import Shapes
+
+DEGREES = ("dp", "tp", "pp", "cp")
 
 
 def estimate_job(job: Job, plan: Plan | None = None) -> Result:
@@ -92,10 +95,7 @@ def _from_fix(job: Job) -> Choice:
     axes |= {"dp": dp, "grad_accum": accum}
     used = int(dp) * others
     if used != gpus and not (job.spec.allow_idle and used < gpus):
-        raise ValueError(
-            f"dp {dp} x tp {axes['tp']} x pp {axes['pp']} x cp {axes['cp']} = {used} GPUs,"
-            f" but the cluster has {gpus}"
-        )
+        raise ValueError(_not_all(job, axes, used))
     if int(axes["pp"]) > job.architecture.layers:
         raise ValueError(f"pp={axes['pp']}: the model has {job.architecture.layers} layers")
     stack = _stack(job, axes)
@@ -104,6 +104,39 @@ def _from_fix(job: Job) -> Choice:
     granularity = tuple({str(axes["recompute"]): n} for n in layers)
     offloaded = layers if axes["offload_optimizer"] != "none" else (0,) * len(layers)
     return Choice(shapes, layers, granularity, offloaded)
+
+
+def _not_all(job: Job, axes: dict[str, int | str], used: int) -> str:
+    """That the degrees do not make the number of GPUs, and which values of one of them would."""
+    gpus = job.cluster.gpus
+    degrees = {axis: int(axes[axis]) for axis in DEGREES}
+    fixed = [axis for axis in DEGREES if axis in job.spec.fix and degrees[axis] > 1]
+    would = [
+        f"{axis} {_any_of(values)}" for axis in fixed if (values := _fitting(job, degrees, axis))
+    ]
+    sizes = " x ".join(str(degrees[axis]) for axis in DEGREES)
+    text = f"dp x tp x pp x cp must be the {gpus} GPUs of the cluster, {sizes} is {used}"
+    return f"{text}; with the rest as it is, {', or '.join(would)} would do" if would else text
+
+
+def _any_of(values: list[int]) -> str:
+    *most, last = map(str, values)
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def _fitting(job: Job, degrees: dict[str, int], axis: str) -> list[int]:
+    """Values of one degree with which the degrees make the number of GPUs."""
+    others = math.prod(size for name, size in degrees.items() if name not in (axis, "dp"))
+    rest, over = divmod(job.cluster.gpus, others)
+    arch = job.architecture
+    whole = {"tp": arch.heads, "pp": rest, "cp": job.seq_len, "dp": job.global_batch}[axis]
+    most = arch.layers if axis == "pp" else rest
+    values = [n for n in range(1, most + 1) if rest % n == 0 and whole % n == 0]
+    if axis == "dp" or "dp" in job.spec.fix:
+        exact = rest if axis == "dp" else rest // degrees["dp"]
+        over = over or (0 if axis == "dp" else rest % degrees["dp"])
+        values = [n for n in values if n == exact]
+    return [] if over else values
 
 
 def _one(job: Job, axis: str) -> int | str:

@@ -9,10 +9,11 @@ from planner.candidates import UNSTARTABLE, Candidates, candidates
 from planner.evaluate import evaluate
 from planner.job import Job, resolve
 from planner.nearest import Nearest, nearest
-from planner.optimum import choice_of, fastest
-from planner.plan import Infeasible, Relaxation
+from planner.optimum import Found, choice_of, fastest
+from planner.plan import Infeasible, Predicted, Relaxation
 from planner.refusals import why_none_is_valid
 from planner.report_rows import GIB, describe_plan, gib
+from planner.shortfall import gpu_lacks, gpu_may_lack
 from planner.spec import JobSpec
 
 MIN_SEQ_LEN = 512
@@ -21,29 +22,32 @@ MORE_GPUS = (2, 3, 4, 6, 8, 12, 16, 32, 64)
 MORE_HOST_MEMORY = (1.5, 2, 3, 4, 8)
 STACKS = ("auto", "megatron", "fsdp2")
 DEMANDS = ("fix", "min", "max", "forbid")
+BATCHES_TRIED = 12
 TIME_LIMIT = 10.0  # for one relaxation [s]
 
 
 def explain(job: Job, space: Candidates, progress: Callable[[str], None]) -> Infeasible:
     """Why a job has no plan, with the relaxations that were solved and work."""
     close = nearest(space)
-    plan, short, host_short = None, None, None
+    plan, predicted, host_short = None, None, None
     if close is not None:
-        plan, _ = evaluate(job, choice_of(close.found))
-        short = max(round(close.short_by), 0)
+        plan, predicted = evaluate(job, choice_of(close.found))
         host_short = max(round(close.host_short_by), 0)
     progress("no plan fits; trying relaxations")
     return Infeasible(
-        reason=_reason(job, space, close),
-        short_by_bytes=short,
+        reason=_reason(job, space, close, predicted),
+        short_by_bytes=None if predicted is None else gpu_lacks(predicted),
+        may_lack_bytes=None if predicted is None else gpu_may_lack(predicted),
         host_short_by_bytes=host_short,
         nearest=plan,
         relaxations=tuple(_relaxations(job)),
     )
 
 
-def _reason(job: Job, space: Candidates, close: Nearest | None) -> str:
+def _reason(job: Job, space: Candidates, close: Nearest | None, predicted: Predicted | None) -> str:
     limit = gib(job.cluster.memory_limit)
+    tight = predicted is not None and predicted.verdict == "tight"
+    exceeds = "exceeds, or may exceed," if tight else "exceeds"
     if close is None and UNSTARTABLE in space.rules:
         return (
             f"no valid candidate can load its model in the {gib(job.cluster.node.host_memory)}"
@@ -52,10 +56,10 @@ def _reason(job: Job, space: Candidates, close: Nearest | None) -> str:
     if close is None:
         return why_none_is_valid(job)
     if close.short_by > 0 and close.host_short_by > 0:
-        return f"every valid candidate exceeds the {limit} of a GPU or the host RAM of a node"
+        return f"every valid candidate {exceeds} the {limit} of a GPU or the host RAM of a node"
     if close.short_by > 0:
         more = "; with offload, the host RAM or drives of a node" * (UNSTARTABLE in space.rules)
-        return f"every valid candidate exceeds the {limit} of a GPU{more}"
+        return f"every valid candidate {exceeds} the {limit} of a GPU{more}"
     if close.host_short_by > 0:
         return (
             "what does not fit on the GPUs exceeds the"
@@ -67,7 +71,7 @@ def _reason(job: Job, space: Candidates, close: Nearest | None) -> str:
 def _relaxations(job: Job) -> Iterator[Relaxation]:
     for change, relaxed in _changes(job):
         space = candidates(relaxed, across_nodes=True)
-        found = fastest(relaxed, space, time_limit=TIME_LIMIT)
+        found = _fastest(relaxed, space)
         if found is None:
             continue
         plan, predicted = evaluate(relaxed, choice_of(found))
@@ -96,7 +100,14 @@ def _changes(job: Job) -> Iterator[tuple[str, Job]]:
         yield "use --optimizer adam8bit", _changed(job, optimizer="adam8bit")
     if spec.cross_entropy == "auto":
         yield "use --cross-entropy chunked", _changed(job, cross_entropy="chunked")
-    for options in (_shorter(job), _more_host_memory(job), _more_gpus(job)):
+    if not spec.allow_idle and job.cluster.gpus > 1:
+        yield "leave GPUs idle (--allow-idle)", _changed(job, allow_idle=True)
+    for options in (
+        _other_batches(job),
+        _shorter(job),
+        _more_host_memory(job),
+        _more_gpus(job),
+    ):
         found = _first(options)
         if found is not None:
             yield found
@@ -104,12 +115,17 @@ def _changes(job: Job) -> Iterator[tuple[str, Job]]:
 
 def _first(options: Iterator[tuple[str, Job]]) -> tuple[str, Job] | None:
     for text, relaxed in options:
-        if (
-            fastest(relaxed, candidates(relaxed, across_nodes=True), time_limit=TIME_LIMIT)
-            is not None
-        ):
+        if _fastest(relaxed, candidates(relaxed, across_nodes=True)) is not None:
             return text, relaxed
     return None
+
+
+def _fastest(job: Job, space: Candidates) -> Found | None:
+    """The fastest plan under a change; None if there is none, or none was found in time."""
+    try:
+        return fastest(job, space, time_limit=TIME_LIMIT)
+    except TimeoutError:
+        return None
 
 
 def _dropped(spec: JobSpec) -> Iterator[tuple[str, dict[str, object]]]:
@@ -118,6 +134,24 @@ def _dropped(spec: JobSpec) -> Iterator[tuple[str, dict[str, object]]]:
         for axis in demands:
             rest = {k: v for k, v in demands.items() if k != axis}
             yield f"--{field} {axis}", {field: rest}
+
+
+def _other_batches(job: Job) -> Iterator[tuple[str, Job]]:
+    """The nearest global batches that data-parallel degrees of this cluster divide."""
+    gpus, batch = job.cluster.gpus, job.global_batch
+    inside = (n for n in range(1, job.cluster.gpus_per_node + 1) if gpus % n == 0)
+    degrees = sorted(
+        {
+            gpus // (n * pp)
+            for n in inside
+            for pp in range(1, job.architecture.layers + 1)
+            if gpus % (n * pp) == 0
+        }
+    )
+    nearest_to = {max(1, round(batch / dp)) * dp for dp in degrees} - {batch}
+    for size in sorted(nearest_to, key=lambda n: (abs(n - batch), n))[:BATCHES_TRIED]:
+        spec = job.spec.model_copy(update={"global_batch": size, "global_tokens": None})
+        yield f"--global-batch {size}", replace(job, spec=spec, global_batch=size)
 
 
 def _shorter(job: Job) -> Iterator[tuple[str, Job]]:

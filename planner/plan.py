@@ -137,7 +137,10 @@ class Proof(Frozen):
 
 
 class Rung(Frozen):
-    """One rung of the low-cost-first ladder: the best plan with nothing heavier."""
+    """One rung of the low-cost-first ladder: the best plan with nothing heavier.
+
+    Where none fits safely, the nearest one: without a time, ``bought`` says what is short.
+    """
 
     rung: str
     verdict: Verdict
@@ -175,7 +178,8 @@ class Infeasible(Frozen):
     """Why there is no plan."""
 
     reason: str
-    short_by_bytes: int | None  # per GPU, of the plan that comes nearest; 0 if it fits there
+    short_by_bytes: int | None  # per GPU, of the nearest plan's point estimate; 0 if tight or less
+    may_lack_bytes: int | None = None  # per GPU, at its interval's upper end; 0 unless it is tight
     host_short_by_bytes: int | None  # per node, of the same plan
     nearest: Plan | None
     relaxations: tuple[Relaxation, ...]
@@ -193,7 +197,7 @@ class Result(Frozen):
     ladder: tuple[Rung, ...] = ()
     article: str | None = None
     alternatives: tuple[Alternative, ...] = ()
-    unrestricted: Alternative | None = None  # what a stack without its limits would reach
+    unrestricted: Alternative | None = None  # the stacks searched, without their limits
     infeasible: Infeasible | None = None
     assumptions: tuple[Assumption, ...] = ()
     notes: tuple[str, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from planner.job import AUTO_STACKS
 from planner.plan import Infeasible, Plan, Predicted, Proof, Result
 from planner.report_rows import (
     RUNG_HEADER,
@@ -96,14 +97,15 @@ def infeasible_lines(infeasible: Infeasible) -> list[str]:
     lines = [f"No plan: {infeasible.reason}"]
     if infeasible.nearest is not None:
         lacks = [
-            f"{gib(amount)} {where}"
-            for amount, where in (
-                (infeasible.short_by_bytes, "on each GPU"),
-                (infeasible.host_short_by_bytes, "host RAM on each node"),
+            f"{verb} {gib(amount)} {where}"
+            for verb, amount, where in (
+                ("lacks", infeasible.short_by_bytes, "on each GPU"),
+                ("may lack", infeasible.may_lack_bytes, "on each GPU (tight)"),
+                ("lacks", infeasible.host_short_by_bytes, "host RAM on each node"),
             )
             if amount
         ]
-        lines.append(f"  nearest: {describe_plan(infeasible.nearest)}, lacks {' and '.join(lacks)}")
+        lines.append(f"  nearest: {describe_plan(infeasible.nearest)}, {' and '.join(lacks)}")
     if infeasible.relaxations:
         lines.append("  smallest changes that work:")
         lines += [
@@ -118,7 +120,9 @@ def infeasible_lines(infeasible: Infeasible) -> list[str]:
 def _unrestricted(result: Result) -> str:
     other = result.unrestricted
     assert other is not None
-    return f"With every stage free, whatever the stack, {seconds(other.step_time_s)}: {other.note}"
+    asked = str(result.job["stack"])
+    names = " and ".join(AUTO_STACKS) if asked == "auto" else asked
+    return f"{names}, free in every stage: {seconds(other.step_time_s)}; {other.note}"
 
 
 def proof_line(proof: Proof) -> str:

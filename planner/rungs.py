@@ -13,8 +13,8 @@ from planner.evaluate import evaluate
 from planner.job import Job
 from planner.nearest import nearest
 from planner.optimum import Found, choice_of, fastest
-from planner.plan import Predicted, Rung
-from planner.report_rows import gib
+from planner.plan import Predicted, Rung, Verdict
+from planner.shortfall import what_is_short, whole_verdict
 from planner.space import Shapes
 
 Mask = Callable[[Job, Shapes], Array]
@@ -93,7 +93,7 @@ def ladder_trace(job: Job, space: Candidates, optimum: Found | None) -> tuple[Ru
         if predicted is None:
             continue
         fits = found is not None
-        verdict = predicted.verdict if fits else "does not fit"
+        verdict = predicted.verdict if fits else _unplanned(predicted)
         rungs.append(
             Rung(
                 rung=name,
@@ -165,9 +165,15 @@ def _predict(job: Job, found: Found | None, searched: Candidates) -> Predicted |
     return evaluate(job, choice_of(close.found))[1]
 
 
+def _unplanned(nearest: Predicted) -> Verdict:
+    """The verdict of a rung without a plan: that of its nearest one, of which none fits safely."""
+    verdict = whole_verdict(nearest)
+    return "does not fit" if verdict == "fits" else verdict
+
+
 def _bought(before: Predicted | None, now: Predicted, fits: bool) -> str:
     if not fits:
-        return _short(now)
+        return what_is_short(now) or "no split over the stages fits"
     if before is None:
         return "makes it fit"
     assert before.step_time_s is not None
@@ -176,12 +182,3 @@ def _bought(before: Predicted | None, now: Predicted, fits: bool) -> str:
     if gain < 5e-4:
         return "nothing"
     return f"{100 * gain:.1f} % faster" if gain < 1 else f"{1 + gain:.1f} times as fast"
-
-
-def _short(predicted: Predicted) -> str:
-    """What it lacks: to the safe end of the interval on the GPU, or in host RAM."""
-    gpu = predicted.peak_memory_interval_bytes.high - predicted.memory_limit_bytes
-    if gpu > 0:
-        return f"GPU short by {gib(gpu)}"
-    host = max(line.bytes - line.limit_bytes for line in predicted.host)
-    return f"host RAM short by {gib(host)}" if host > 0 else "no split over the stages fits"

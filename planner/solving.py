@@ -182,7 +182,7 @@ def _alternatives(
 def _unrestricted(
     job: Job, plan: Plan, optimum: Found, across: bool, clock: _Clock
 ) -> Alternative | None:
-    """What a stack that is free in every stage would reach, where the plan's is not."""
+    """What the stacks searched would reach free in every stage, where the plan's is not."""
     expresses = optimum.table.shapes.stack.expresses
     limited = expresses.layers_per_stage != "free" or expresses.recompute_layers != "free"
     if not limited or clock.left() <= 0:
@@ -201,7 +201,7 @@ def _unrestricted(
         peak_memory_bytes=predicted.peak_memory_bytes,
         note=f"{100 * gain:.2g} % faster than the optimum: {describe_plan(other)}"
         if gain >= LEAST_GAIN
-        else "the limits of the stacks cost nothing here",
+        else "what they can express costs nothing here",
     )
 
 

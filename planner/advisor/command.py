@@ -53,7 +53,9 @@ def advise(
     symptom: Annotated[
         str | None, typer.Option(help="oom nan slow host-oom hang: rank likely causes.")
     ] = None,
-    no_advice: Annotated[bool, typer.Option(help="Findings and verdict only.")] = False,
+    no_advice: Annotated[
+        bool, typer.Option("--no-advice", help="Findings and verdict only.")
+    ] = False,
     apply: Annotated[
         bool, typer.Option("--apply", help="Write NAME.patched.EXT beside each file.")
     ] = False,

@@ -29,6 +29,13 @@ def _placement(job: Job, c: Shapes) -> Array:
     return np.asarray((node % c.tp == 0) | (c.tp % node == 0))
 
 
+def _experts(job: Job, c: Shapes) -> Array:
+    moe = job.architecture.moe
+    if moe is None:
+        return np.asarray(c.ep == 1)
+    return np.asarray((moe.experts % c.ep == 0) & ((c.dp * c.cp) % c.ep == 0))
+
+
 def _interleaving(job: Job, c: Shapes) -> Array:
     enough = job.architecture.layers // c.pp >= c.virtual_stages
     return np.asarray((c.virtual_stages == 1) | ((c.pp > 1) & enough))
@@ -92,6 +99,13 @@ DEGREES: tuple[Rule, ...] = (
         lambda job, c: (c.tp == 1) | c.stack.expresses.tensor_parallel,
         "{stack} has no tensor parallelism",
         "the stack's own options",
+    ),
+    Rule(
+        "experts",
+        ("ep", "dp", "cp"),
+        _experts,
+        "ep {ep} must divide the experts of {model}, which has {experts}, and dp {dp} x cp {cp}",
+        "megatron-core TransformerConfig.__post_init__, parallel_state.py",
     ),
     Rule(
         "sequence-parallel",

@@ -60,6 +60,7 @@ class Rule:
             optimizer=job.spec.optimizer,
             grad_dtype=job.spec.grad_dtype,
             family=arch.family,
+            experts=arch.moe.experts if arch.moe is not None else "none",
             head_dim=arch.head_dim,
             refusal=refusal(job, shapes.stack.name),
         )

@@ -118,7 +118,10 @@ def search(
             _solve(state, *heapq.heappop(state.heap))
             if progress is not None:
                 incumbent = state.plans[0].objective if state.plans else None
-                progress(state.counts, incumbent, _bound(state))
+                bound = _bound(state)  # of what is left: the best plan bounds the whole too
+                progress(
+                    state.counts, incumbent, bound if incumbent is None else min(bound, incumbent)
+                )
         else:
             _refine(state)
     return _result(state, start)

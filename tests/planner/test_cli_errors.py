@@ -77,7 +77,7 @@ CASES = [
     (["solve", *OK, "--forbid", "everything"], "unknown axis"),
     (["solve", *OK, "--fail-on", "always", "--no-files"], "fail-on"),
     # estimate
-    (["estimate", *OK, "--fix", "dp=3"], "3 GPUs"),
+    (["estimate", *OK, "--fix", "dp=3"], "must be the 8 GPUs"),
     (["estimate", *OK, "--fix", "tp=1,2"], "one value"),
     (["estimate", *OK, "--global-batch", "6"], "global batch"),
     (["estimate", *OK, "--fix", "offload_parameters=cpu"], "ZeRO-3"),
@@ -191,6 +191,36 @@ def test_a_batch_no_layout_divides_is_explained() -> None:
     assert code == 3
     assert "no layout has fix dp=8" in out
     assert "must divide 3 sequences" in out
+
+
+def test_gpus_no_batch_divides_over_are_left_idle_or_given_another_batch() -> None:
+    args = ["--model", "7b", "--gpus", "5000xH100"]
+    code, out, _ = run(["solve", *args, "--json"])
+    assert code == 3
+    changes = [r["change"] for r in json.loads(out)["infeasible"]["relaxations"]]
+    assert any("--allow-idle" in change for change in changes)
+    batch = next(change for change in changes if change.startswith("--global-batch "))
+    code, _, _ = run(["solve", *args, "--no-files", "--top", "0", *batch.split()[:2]])
+    assert code == 0
+
+
+@pytest.mark.parametrize("stack", ["megatron", "fsdp2", "deepspeed", "megatron-deepspeed"])
+def test_a_dense_model_has_no_experts_to_shard(stack: str) -> None:
+    args = ["--model", "8b", "--gpus", "8xH100", "--stack", stack, "--fix", "ep=2"]
+    code, _, err = run(["estimate", *args])
+    assert code == 2
+    assert "llama3.1-8b, which has none" in err
+
+
+def test_degrees_that_are_not_the_gpus_are_told_what_would_do() -> None:
+    args = ["estimate", "--model", "8b", "--gpus", "8xH100", "--fix"]
+    code, _, err = run([*args, "tp=3"])
+    assert code == 2
+    assert "dp x tp x pp x cp must be the 8 GPUs" in err
+    assert "tp 1, 2, 4 or 8 would do" in err
+    for tp in (1, 2, 4, 8):
+        assert run([*args, f"tp={tp}"])[0] in (0, 1)
+    assert "dp 2, or tp 2 would do" in run([*args, "dp=4", "--fix", "tp=4"])[2]
 
 
 def test_a_time_limit_without_a_plan_exits_4(tmp_path: Path) -> None:

@@ -73,6 +73,7 @@ CASES = {
     "kv-heads-split": case("deepspeed", {"tp": 16}, {"tp": 8}, model="llama3-70b"),
     "ffn": case("megatron", {"tp": 3}, {"tp": 4}),
     "tp-placement": case("megatron", {"tp": 6}, {"tp": 8}, gpus="4x4xA100-80G"),
+    "experts": case("megatron", {"ep": 2, "dp": 2}, {"dp": 2}),
     "sequence-parallel": case(
         "megatron", {"sequence_parallel": 1}, {"sequence_parallel": 1, "tp": 2}
     ),

@@ -154,6 +154,7 @@ def test_progress_is_told_and_bounds_only_rise():
     bounds = [bound for _, _, bound in told]
     assert told
     assert bounds == sorted(bounds)
+    assert all(best_yet is None or bound <= best_yet for _, best_yet, bound in told)
     assert told[-1][1] == best.objective
 
 

@@ -135,15 +135,6 @@ def gpu_counts(job: Job) -> list[int]:
     return inside + [cluster.gpus_per_node * n for n in range(2, cluster.nodes + 1)]
 
 
-def _least_model_parallel(job: Job, stack: Stack) -> int:
-    """Smallest tp x pp a stack is tried with.
-
-    Between several stacks, plain data parallelism belongs to the first: its bundle runs as it
-    is, the others need a training script of their own.
-    """
-    return 1 if stack is job.stacks[0] else 2
-
-
 def _layouts(job: Job, stack: Stack) -> Array:
     """(gpus, tp, pp, dp, micro_batch, grad_accum) of every way to use the GPUs, shape (n, 6)."""
     batch, layers = job.global_batch, job.architecture.layers
@@ -151,7 +142,6 @@ def _layouts(job: Job, stack: Stack) -> Array:
     largest = max((int(v) for v in micro), default=0) if micro else MAX_MICRO_BATCH
     tps = [t for t in divisors(job.architecture.heads) if t <= MAX_TP]
     rows = []
-    least = _least_model_parallel(job, stack)
     for gpus in gpu_counts(job):
         for tp in tps:
             if gpus % tp:
@@ -159,8 +149,6 @@ def _layouts(job: Job, stack: Stack) -> Array:
             for pp in divisors(gpus // tp):
                 if pp > layers:
                     break
-                if tp * pp < least:
-                    continue
                 dp = gpus // tp // pp
                 if batch % dp:
                     continue

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.collectives import group_bandwidth, leaves_node, ring_share
+from costmodels.collectives import call_latency, group_bandwidth, ring_share
 from costmodels.configuration import OFFLOAD_TIERS, Configuration
 from costmodels.costs import Affine
 from costmodels.edge_time import Stages
@@ -15,8 +15,8 @@ from costmodels.numeric import Numeric
 from costmodels.offload_time import ADDED_SHARE, link_time, round_trips
 from costmodels.rates import Rates
 
-UNIT_LATENCY = 40e-6  # s, one gather or scatter of a layer (llm-foundry A100 and H100 runs)
-UNIT_NETWORK_LATENCY = 60e-6  # s, more of it where the group leaves the node
+# s, one gather or scatter of a layer besides its hops (llm-foundry A100 and H100 runs)
+UNIT_LATENCY = 40e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +84,7 @@ def streams(stages: Stages, rates: Rates) -> Streams:
 def moved(stages: Stages, rates: Rates, part: Held, bytes_: float) -> Numeric:
     """One gather or scatter of ``part`` at so many bytes a parameter. [s]"""
     cfg, ranks = stages.cfg, stages.layer.shards
-    away = leaves_node(ranks, cfg.tp, rates.links.gpus_per_node)
-    latency = UNIT_LATENCY + np.where(away, UNIT_NETWORK_LATENCY, 0.0)
+    latency = UNIT_LATENCY + call_latency(rates.links, 1.0, ranks, cfg.tp)
     bandwidth = group_bandwidth(rates.links, ranks, cfg.tp)
     time = ring_share(ranks) * part.total * bytes_ / bandwidth + latency
     return np.where(np.asarray(ranks) > 1, time, 0.0)

@@ -171,3 +171,17 @@ def test_sums_of_costs_are_sums(values):
     a, b = Affine(*values[:3]), Affine(*values[3:6])
     at = values[6:]
     assert float(a.plus(b).at(*at)) == pytest.approx(float(a.at(*at)) + float(b.at(*at)))
+
+
+def test_gathers_over_thousands_of_ranks_no_longer_hide():
+    """A ring's hops outgrow a layer: each GPU's work is the same, its step is not."""
+    fields = {"zero_stage": 3, "micro_batch": 1, "grad_accum": 1}
+    few, many = (
+        float(step(configuration("megatron-deepspeed", f"{n}x8xH100", dp=8 * n, **fields)).total)
+        for n in (16, 1024)
+    )
+    replicated = float(
+        step(configuration("megatron-deepspeed", "1024x8xH100", dp=8192, micro_batch=1)).total
+    )
+    assert many > 3 * few
+    assert many > 2 * replicated

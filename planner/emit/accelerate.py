@@ -103,10 +103,13 @@ def emit_accelerate_fsdp2(job: Job, plan: Plan) -> dict[str, str]:
     text, lost = accelerate_fsdp2(job, plan)
     require(not lost, f"{NAME} FSDP2", "; ".join(lost))
     require(plan.tp == 1 and plan.cp == 1, f"{NAME} FSDP2", "tp and cp need the model's own plan")
+    # accumulate() reduces gradients in the last micro-batch only, unless told otherwise; until then
+    # FSDP keeps all of them whole (accelerate 1.15, accelerator.py, accumulate)
+    each = ", GradientAccumulationPlugin(sync_each_batch=True)" if plan.grad_accum > 1 else ""
     launch = Launch(
         script=Script(
             missing="set TRAIN_SCRIPT to a training script that uses Accelerate"
-            f" (per-device batch {plan.micro_batch}, accumulation {plan.grad_accum})"
+            f" (per-device batch {plan.micro_batch}, accumulation {plan.grad_accum}{each})"
         ),
         plan_args=[],
         accelerate=FSDP2_CONFIG,

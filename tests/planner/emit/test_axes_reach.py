@@ -102,9 +102,13 @@ def test_what_no_plan_can_make_up_for(stack: str, fields: dict[str, Any], word: 
 def test_models_torchtitan_has_no_code_for_run_through_accelerate() -> None:
     job = make_job("qwen2.5-7b", stack="fsdp2")
     assert model_refusal(job)
-    files = emit(job, make_plan(job, "fsdp2", zero_stage=3, recompute=({"full": 28},)))
+    plan = make_plan(job, "fsdp2", zero_stage=3, recompute=({"full": 28},))
+    assert plan.grad_accum > 1
+    files = emit(job, plan)
     assert set(files) == {"launch.sh", "accelerate_fsdp2.yaml"}
     assert "exec accelerate launch" in files["launch.sh"]
+    # whole gradients between micro-batches would not fit what was predicted
+    assert "sync_each_batch=True" in files["launch.sh"]
     assert "Qwen2DecoderLayer" in files["accelerate_fsdp2.yaml"]
     assert not model_refusal(make_job("llama2-7b"))
 

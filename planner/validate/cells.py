@@ -20,7 +20,7 @@ class Cells:
         for when in self.applied:
             meanings.update(when.set)
         self.row = replace(row, cells={**row.cells, **meanings})
-        self.assumed: list[str] = []
+        self.assumed: list[str] = list(row.filled)
 
     def text(self, name: str) -> str:
         """A cell, or its default."""

@@ -31,7 +31,7 @@ from planner.validate.report import (
     VerdictScore,
 )
 from planner.validate.residuals import MISSED, missed_splits, source_splits
-from planner.validate.resolve import Calibrated, resolve
+from planner.validate.resolve import Calibrated, resolve, stack_name
 from planner.validate.run import Changes, Run, Skip
 from planner.validate.score import grouped
 from planner.validate.table import Row, Table, read_table
@@ -51,6 +51,7 @@ class Read:
     tables: tuple[Table, ...]
     runs: tuple[Run, ...]
     skipped: Skipped
+    stack: str | None = None  # to predict every run with
 
 
 def validate(
@@ -176,7 +177,7 @@ def read_runs(paths: Sequence[Path], stack: str | None = None, profile: Path | N
                 runs.append(resolve(row, kinds, stack, calibrated))
             except Skip as reason:
                 skipped[row.file, row.line] = str(reason)
-    return Read(tables, without_repeats(runs), skipped)
+    return Read(tables, without_repeats(runs), skipped, stack)
 
 
 def _check_used(read: Read) -> None:
@@ -261,17 +262,17 @@ def make_report(
 
 def _sources(read: Read, data: Scored, rows: Sequence[Row]) -> tuple[SourceScore, ...]:
     kinds = load_kinds()
-    places = grouped([(run.source, run.kind.name) for run in read.runs])
-    reasons: dict[tuple[str, str], Counter[str]] = {}
+    places = grouped([(run.source, run.kind.name, run.stack) for run in read.runs])
+    reasons: dict[tuple[str, str, str], Counter[str]] = {}
     for row in rows:
-        kind = kind_of(row, kinds).name
-        key = (row.text("source") or kind, kind)
+        kind = kind_of(row, kinds)
+        key = row.text("source") or kind.name, kind.name, stack_name(row, kind, read.stack)
         counter = reasons.setdefault(key, Counter())
         if (row.file, row.line) in read.skipped:
             counter[read.skipped[row.file, row.line]] += 1
     empty = np.array([], dtype=int)
     return tuple(
-        source_score(data, places.get(key, empty), *key, skipped)
+        source_score(data, places.get(key, empty), *key[:2], skipped)
         for key, skipped in reasons.items()
     )
 

@@ -9,6 +9,9 @@ from costmodels.stack import load_stack
 from planner.validate.cells import Cells
 from planner.validate.run import Skip
 
+# Its models are whole on every GPU unless the script builds a pipeline or the configuration asks
+# for tensor parallelism (deepspeed/runtime/pipe/module.py, runtime/tensor_parallel/config.py).
+ASKED_FOR = ("deepspeed",)
 SHARDED = 2  # ZeRO stages from here do without tensor and pipeline parallelism
 LAYOUT = ("dp", "tp", "pp", "cp", "ep", "virtual_stages")
 SHARES = ("dp", "tp", "pp", "cp")  # their product is the number of GPUs
@@ -32,7 +35,7 @@ def layout_of(cells: Cells, gpus: int, stack: str) -> dict[str, int]:
 
     The product must be the number of GPUs. Expert parallelism divides the data-parallel group.
     Where only one of tp and pp is missing beside a printed dp, it is what the others leave. Where
-    the stack that ran has neither tensor nor pipeline parallelism, or shards gradients or weights
+    the stack that ran has neither tensor nor pipeline parallelism unless asked, or shards gradients or weights
     over all GPUs (ZeRO, FSDP), and where there is one GPU, missing ones are 1.
 
     Raises
@@ -79,6 +82,7 @@ def _data_parallel_only(stack: str, zero_stage: int) -> bool:
     """Whether runs that print no layout had every GPU hold the whole model, or a shard of it."""
     profile = load_stack(stack)
     model = profile.expresses.tensor_parallel or profile.expresses.pipeline
+    model = model and stack not in ASKED_FOR
     return not model or profile.memory.engine == "fsdp" or zero_stage >= SHARDED
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from costmodels.architecture import Architecture
 from costmodels.configuration import OFFLOAD_TIERS
+from costmodels.stack import load_stack
 from hardware_db import Cluster
 from planner.validate import layers, measured
 from planner.validate.cells import Cells
@@ -17,6 +18,7 @@ from planner.validate.layout import BATCH, batch_of, gpus_of, layout_of
 from planner.validate.machine import machine_of
 from planner.validate.run import Changes, Run, Skip
 from planner.validate.shape import architecture_of
+from planner.validate.sharding import FULL
 from planner.validate.spare import spared
 from planner.validate.table import Row
 
@@ -52,14 +54,14 @@ def resolve(
         If a cell makes no sense.
     """
     kind = kind_of(row, kinds)
-    cells = Cells(row, kind, kinds)
+    name = stack_name(row, kind, stack)
+    cells = Cells(_sharded(row, stack), kind, kinds)
     if reason := cells.reason("skip"):
         raise Skip(reason)
     seq_len, gpus = cells.whole("seq_len"), gpus_of(cells)
     if not seq_len or not gpus:
         raise Skip("missing: seq_len" if not seq_len else "missing: n_gpus")
     architecture = architecture_of(cells, seq_len)
-    name = stack or kind.stack or row.text("framework").lower()
     if kind.guessed and stack is None:
         cells.assumed.append("stack")
     layout = layout_of(cells, gpus, name)
@@ -118,6 +120,18 @@ def resolve(
         **layout,
     )
     return spared(run) if kind.spare and "act_ckpt" in cells.assumed else run
+
+
+def stack_name(row: Row, kind: Kind, stack: str | None = None) -> str:
+    """The stack to predict a row with: as asked, of its kind, or as the row names it."""
+    return stack or kind.stack or row.text("framework").lower()
+
+
+def _sharded(row: Row, stack: str | None) -> Row:
+    """A row read as FSDP's shards everything where it does not say."""
+    if stack is None or load_stack(stack).memory.engine != "fsdp":
+        return row
+    return row.fill("zero_stage", FULL)
 
 
 def _time_skip(cells: Cells, architecture: Architecture) -> str:

@@ -21,6 +21,7 @@ from planner.validate.columns import (
     OUTCOMES,
     WHOLE,
 )
+from planner.validate.sharding import stage_said
 from planner.validate.written import canonical, column
 
 TableKind = Literal["runs", "activations", "peaks"]
@@ -38,12 +39,21 @@ class Row:
     """One line of a table: its cells as text, and as numbers where the column holds numbers.
 
     ``printed``: every cell of the file under its header, where rows of a file are written again.
+    ``filled``: columns whose empty cell another one answers.
     """
 
     file: str
     line: int
     cells: dict[str, str]
     printed: dict[str, str] = field(default_factory=dict)
+    filled: tuple[str, ...] = ()
+
+    def fill(self, name: str, text: str) -> Row:
+        """The row with an empty cell filled, where there is something to fill it with."""
+        if self.text(name) or not text:
+            return self
+        cells = {**self.cells, name: text}
+        return Row(self.file, self.line, cells, self.printed, (*self.filled, name))
 
     def text(self, name: str) -> str:
         """A cell, stripped; empty where the column is missing."""
@@ -140,7 +150,8 @@ def _canonical(row: Row) -> Row:
     """The row with its columns and cells in the documented spelling."""
     cells = {column(name): text for name, text in row.cells.items()}
     cells = {name: canonical(name, text) for name, text in cells.items()}
-    return Row(row.file, row.line, cells, printed=row.cells)
+    found = Row(row.file, row.line, cells, printed=row.cells)
+    return found.fill("zero_stage", stage_said(found.text("framework"), found.text("notes")))
 
 
 def check(row: Row) -> None:

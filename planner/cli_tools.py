@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from planner.cli_common import EXIT_NO, AsJson, Profile, finish, guard
+from planner.cli_common import EXIT_NO, AsJson, Profile, guard
 
 Runs = Annotated[
     list[Path], typer.Argument(help="CSV tables in the measured-runs schema.", show_default=False)
@@ -53,16 +53,9 @@ def validate(
     json: AsJson = False,
 ) -> None:
     """Score the cost models on measured runs: time, memory, verdicts, ranks and regret."""
-    from planner.validate.command import NothingScored
     from planner.validate.command import validate as score
 
-    def scored() -> Any:
-        try:
-            return score(runs, logo, stack, predictions, profile, residuals or ())
-        except NothingScored as error:
-            raise finish(str(error), EXIT_NO) from None
-
-    report, text = guard(scored)
+    report, text = guard(score, runs, logo, stack, predictions, profile, residuals or ())
     typer.echo(report.model_dump_json(indent=2) if json else text)
 
 

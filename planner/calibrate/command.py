@@ -12,9 +12,9 @@ import numpy as np
 from costmodels.memory_profile import MemoryProfile
 from costmodels.stack import Stack, stack_names
 from costmodels.time_profile import TimeProfile
-from planner.calibrate.absurd import sound
 from planner.calibrate.profile import MOST_LOW, Error, Profile, StackProfile, profile_text
 from planner.calibrate.shrink import Constant, Shrunk, shrink
+from planner.validate.absurd import sound
 from planner.validate.command import Skipped, read_runs
 from planner.validate.outputs import check_output
 from planner.validate.predict import predict_memory, predict_time, stack_of

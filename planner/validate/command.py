@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from costmodels.stack import load_stack, stack_names
+from planner.validate.absurd import why_impossible, why_nothing
 from planner.validate.accuracy import accuracy_page
 from planner.validate.consistency import without_repeats
 from planner.validate.evaluate import Scored, scored, source_score, verdict_score
@@ -20,7 +21,7 @@ from planner.validate.logo import leave_out
 from planner.validate.memory_logo import leave_out_memory
 from planner.validate.oracle import score_oracle
 from planner.validate.outputs import check_output
-from planner.validate.predict import predict
+from planner.validate.predict import Predictions, predict
 from planner.validate.predictions_csv import write_predictions
 from planner.validate.report import (
     ChoiceScore,
@@ -35,7 +36,7 @@ from planner.validate.resolve import Calibrated, resolve, stack_name
 from planner.validate.run import Changes, Run, Skip
 from planner.validate.score import grouped
 from planner.validate.table import Row, Table, read_table
-from planner.validate.text import report_text
+from planner.validate.text import reason_text, report_text
 
 Skipped = dict[tuple[str, int], str]
 
@@ -97,13 +98,17 @@ def validate(
     read = read_runs(runs, stack, profile)
     if predictions is not None and all(table.kind != "runs" for table in read.tables):
         raise ValueError(f"{predictions}: no table of measured runs whose predictions to write")
+    read = without_impossible(read)
     _check_used(read)
     found = predict(read.runs)
+    idle = without_idle(read, found)
+    if predictions is not None:
+        write_predictions(predictions, read.tables, read.runs, found, idle[0].skipped)
+    read, found = idle
+    _check_used(read)
     constants = leave_out(read.runs, found) if logo else ()
     choices = leave_out_memory(read.runs, found) if logo else ()
     data = scored(read.runs, found)
-    if predictions is not None:
-        write_predictions(predictions, read.tables, read.runs, found, read.skipped)
     report = make_report(read, data, logo, constants, choices, _uncovered(read.runs, profile))
     report = report.model_copy(update={"residuals": _splits(report, data, residuals)})
     return report, report_text(report)
@@ -180,12 +185,41 @@ def read_runs(paths: Sequence[Path], stack: str | None = None, profile: Path | N
     return Read(tables, without_repeats(runs), skipped, stack)
 
 
+def without_impossible(read: Read) -> Read:
+    """Without the runs whose measurements cannot be true; they are skipped, with the reason."""
+    reasons = [why_impossible(run) for run in read.runs]
+    told = {
+        (run.row.file, run.row.line): reason
+        for run, reason in zip(read.runs, reasons, strict=True)
+        if reason
+    }
+    kept = tuple(run for run, reason in zip(read.runs, reasons, strict=True) if not reason)
+    return replace(read, runs=kept, skipped={**read.skipped, **told})
+
+
+def without_idle(read: Read, found: Predictions) -> tuple[Read, Predictions]:
+    """Without the runs of which nothing can be scored; they are skipped, with the reason."""
+    used = scored(read.runs, found).used
+    kept, skipped = np.flatnonzero(used), dict(read.skipped)
+    for i in map(int, np.flatnonzero(~used)):
+        run, reason = read.runs[i], ""
+        if run.memory or run.outcome:
+            reason = found.memory_problem[i]
+        if run.time and not reason:
+            reason = found.time_problem[i]
+        skipped[run.row.file, run.row.line] = reason or why_nothing(run)
+    runs = tuple(read.runs[int(i)] for i in kept)
+    return replace(read, runs=runs, skipped=skipped), found.of(kept)
+
+
 def _check_used(read: Read) -> None:
     """Tables of runs alone, none of them usable, are a mistake to tell."""
     if read.runs or any(table.kind != "runs" for table in read.tables):
         return
-    counts = Counter(read.skipped.values())
-    reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(counts.items())) or "no rows"
+    places: dict[str, list[str]] = {}
+    for (_, line), reason in read.skipped.items():
+        places.setdefault(reason, []).append(f"line {line}")
+    reasons = ", ".join(reason_text(*pair) for pair in sorted(places.items())) or "no rows"
     names = ", ".join(str(table.path) for table in read.tables)
     raise NothingScored(f"{names}: no row can be scored ({reasons})")
 
@@ -263,13 +297,14 @@ def make_report(
 def _sources(read: Read, data: Scored, rows: Sequence[Row]) -> tuple[SourceScore, ...]:
     kinds = load_kinds()
     places = grouped([(run.source, run.kind.name, run.stack) for run in read.runs])
-    reasons: dict[tuple[str, str, str], Counter[str]] = {}
+    reasons: dict[tuple[str, str, str], dict[str, list[str]]] = {}
     for row in rows:
         kind = kind_of(row, kinds)
         key = row.text("source") or kind.name, kind.name, stack_name(row, kind, read.stack)
-        counter = reasons.setdefault(key, Counter())
+        places_of = reasons.setdefault(key, {})
         if (row.file, row.line) in read.skipped:
-            counter[read.skipped[row.file, row.line]] += 1
+            reason = read.skipped[row.file, row.line]
+            places_of.setdefault(reason, []).append(f"{Path(row.file).name} line {row.line}")
     empty = np.array([], dtype=int)
     return tuple(
         source_score(data, places.get(key, empty), *key[:2], skipped)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from costmodels.numeric import Array
+from planner.validate.assumed import assumed_values
 from planner.validate.columns import MEMORY_KINDS
 from planner.validate.predict import Predictions
 from planner.validate.report import (
@@ -68,6 +69,12 @@ class Scored:
         """Runs with a prediction of what must fit."""
         result: Array = np.isfinite(self.predictions.device)
         return result
+
+    @property
+    def used(self) -> Array:
+        """Runs of which anything is scored: time, peak, or whether they ran."""
+        result: Array = self.timed | self.weighed
+        return result | (self.judged & (self.ok | self.oom | self.failed))
 
 
 def scored(runs: Sequence[Run], predictions: Predictions) -> Scored:
@@ -220,18 +227,20 @@ def group_scores(data: Scored, index: Array) -> tuple[GroupScore, ...]:
 
 
 def source_score(
-    data: Scored, index: Array, source: str, kind: str, skipped: Counter[str]
+    data: Scored, index: Array, source: str, kind: str, skipped: Mapping[str, Sequence[str]]
 ) -> SourceScore:
-    """Everything about the runs of one source and kind."""
+    """Everything about the runs of one source and kind; ``skipped``: places by reason."""
     assumed = Counter(name for i in index for name in data.runs[i].assumed)
     return SourceScore(
         source=source,
         kind=kind,
         stack=data.runs[index[0]].stack if len(index) else "",
-        rows=len(index) + sum(skipped.values()),
+        rows=len(index) + sum(map(len, skipped.values())),
         used=len(index),
-        skipped=dict(sorted(skipped.items())),
+        skipped={reason: len(places) for reason, places in sorted(skipped.items())},
+        skipped_rows={reason: tuple(places) for reason, places in sorted(skipped.items())},
         assumed=dict(sorted(assumed.items())),
+        assumed_values=assumed_values([data.runs[i] for i in index]),
         time=time_score(data, index),
         memory=memory_scores(data, index),
         fit=fit_score(data, index),

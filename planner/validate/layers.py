@@ -35,7 +35,9 @@ def named_modules(text: str) -> tuple[str, ...]:
         return ()
     named = tuple(re.findall(r"\w+", text.partition(":")[2]))
     if not named or not set(named) <= set(get_args(Module)):
-        raise Skip(f"act_ckpt: {text}")
+        raise Skip(
+            f"act_ckpt is {text!r}: expected modules of {', '.join(sorted(get_args(Module)))}"
+        )
     return named
 
 

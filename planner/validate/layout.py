@@ -35,8 +35,8 @@ def layout_of(cells: Cells, gpus: int, stack: str) -> dict[str, int]:
 
     The product must be the number of GPUs. Expert parallelism divides the data-parallel group.
     Where only one of tp and pp is missing beside a printed dp, it is what the others leave. Where
-    the stack that ran has neither tensor nor pipeline parallelism unless asked, or shards gradients or weights
-    over all GPUs (ZeRO, FSDP), and where there is one GPU, missing ones are 1.
+    the stack that ran has neither tensor nor pipeline parallelism unless asked, or shards gradients
+    or weights over all GPUs (ZeRO, FSDP), and where there is one GPU, missing ones are 1.
 
     Raises
     ------

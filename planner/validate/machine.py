@@ -35,7 +35,9 @@ def machine_of(cells: Cells, kinds: Kinds, gpus: int) -> tuple[Machine, Cluster]
         if cells.kind.pair is not None:
             cluster = _without_switch(cluster, cells.kind.pair.value * 1e9)
     except ValueError:
-        raise Skip(f"gpu: {name or 'not named'}") from None
+        raise Skip(
+            f"gpu is {name!r}: expected one of planner gpus" if name else "gpu: not named"
+        ) from None
     if printed and printed * GIB < 0.9 * cluster.gpu.memory:  # the smaller card of that name
         smaller = spelled(kinds.gpus, f"{name} {printed:g}GB")
         if smaller is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, Literal
 
@@ -58,6 +58,19 @@ class Predictions:
     limit: Array  # bytes a GPU has
     time_problem: list[str]
     memory_problem: list[str]
+
+    def of(self, chosen: Array) -> Predictions:
+        """Those of some runs, by their places."""
+        arrays = {
+            field.name: getattr(self, field.name)[chosen]
+            for field in fields(self)
+            if not field.name.endswith("problem")
+        }
+        return Predictions(
+            **arrays,
+            time_problem=[self.time_problem[int(i)] for i in chosen],
+            memory_problem=[self.memory_problem[int(i)] for i in chosen],
+        )
 
 
 @cache

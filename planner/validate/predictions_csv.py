@@ -71,7 +71,8 @@ def _added(
     memory /= run.kind.memory_unit  # as its source prints it
     tokens = run.sequences * run.seq_len / (time * run.n_gpus)
     outcome = "" if math.isnan(p.device[i]) else "ok" if p.device[i] <= p.limit[i] else "oom"
-    reasons = dict.fromkeys(filter(None, (p.time_problem[i], p.memory_problem[i])))
+    problems = p.time_problem[i], p.memory_problem[i], skipped.get(key, "")
+    reasons = dict.fromkeys(filter(None, problems))
     return {
         "predicted_step_time_s": _text(time),
         "predicted_tokens_per_s_per_gpu": _text(tokens),

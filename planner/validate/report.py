@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-SCHEMA_VERSION = "1.1"
+SCHEMA_VERSION = "1.2"
 
 
 class Frozen(BaseModel):
@@ -90,7 +90,9 @@ class SourceScore(Frozen):
     rows: int
     used: int
     skipped: dict[str, int]
+    skipped_rows: dict[str, tuple[str, ...]] = {}  # the same: table and line of each
     assumed: dict[str, int]  # empty columns that a default filled, rows each
+    assumed_values: dict[str, dict[str, int]] = {}  # the same by the value taken, rows each
     time: TimeScore | None
     memory: tuple[MemoryScore, ...]
     fit: FitScore | None

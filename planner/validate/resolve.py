@@ -13,7 +13,7 @@ from costmodels.stack import load_stack
 from hardware_db import Cluster
 from planner.validate import layers, measured
 from planner.validate.cells import Cells
-from planner.validate.kinds import Kind, Kinds, When, kind_of, spelled
+from planner.validate.kinds import Kind, Kinds, Spelling, When, kind_of, spelled
 from planner.validate.layout import BATCH, batch_of, gpus_of, layout_of
 from planner.validate.machine import machine_of
 from planner.validate.run import Changes, Run, Skip
@@ -167,9 +167,17 @@ def _precision(cells: Cells, kinds: Kinds, cluster: Cluster) -> str:
         cells.assumed.append("precision")
         return "bf16" if "bf16" in cluster.gpu.flops else "fp16"
     meaning = spelled(kinds.precisions, text)
+    if meaning is None:
+        raise unknown("precision", text, kinds.precisions)
     if not meaning:
         raise Skip("precision")
     return meaning
+
+
+def unknown(column: str, text: str, known: tuple[Spelling, ...]) -> Skip:
+    """The reason that names a word nobody defined, and those that are."""
+    words = dict.fromkeys(s.means for s in known if s.means)
+    return Skip(f"{column} is {text!r}: expected one of {', '.join(words)}")
 
 
 def _spelled(cells: Cells, kinds: Kinds, column: str, table: str, default: str = "none") -> str:
@@ -178,14 +186,17 @@ def _spelled(cells: Cells, kinds: Kinds, column: str, table: str, default: str =
         return default
     meaning = spelled(getattr(kinds, table), text)
     if meaning is None:
-        raise Skip(f"{column}: {text}")
+        raise unknown(column, text, getattr(kinds, table))
     return meaning
 
 
 def _optimizer(cells: Cells, kinds: Kinds) -> str:
-    meaning = spelled(kinds.optimizers, cells.text("optimizer") or "adamw")
+    text = cells.text("optimizer") or "adamw"
+    meaning = spelled(kinds.optimizers, text)
+    if meaning is None:
+        raise unknown("optimizer", text, kinds.optimizers)
     if not meaning:
-        raise Skip(f"optimizer: {cells.text('optimizer')}")
+        raise Skip(f"optimizer: {text}")
     return meaning
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from planner.validate.assumed import STACK, assumed_text
 from planner.validate.kinds import load_kinds
 from planner.validate.labels import LABELS, figure
 from planner.validate.report import (
@@ -49,6 +50,16 @@ def _reasons(skipped: Mapping[str, int]) -> list[str]:
     return ["  skipped: " + ", ".join(f"{n} {reason}" for reason, n in skipped.items())]
 
 
+def reason_text(reason: str, places: Sequence[str]) -> str:
+    """Why rows are not used: how many, and where the first is.
+
+    >>> reason_text("missing: vocab", ["line 2", "line 9"])
+    '2 missing: vocab (line 2 and others)'
+    """
+    others = " and others" if len(places) > 1 else ""
+    return f"{len(places)} {reason} ({places[0]}{others})"
+
+
 def _oracle(name: str, score: OracleScore) -> list[str]:
     phase = "" if score.right_phase is None else f", right phase {100 * score.right_phase:.1f} %"
     lines = [
@@ -63,13 +74,16 @@ def _oracle(name: str, score: OracleScore) -> list[str]:
 def source_lines(source: SourceScore) -> list[str]:
     """One source: how it was read, then time, memory, verdict and its groups."""
     title = f"{source.source} ({source.kind}, stack {source.stack or '-'})"
-    lines = [f"{title}: {source.used} of {source.rows} rows", *_reasons(source.skipped)]
-    if "stack" in source.assumed:
+    lines = [f"{title}: {source.used} of {source.rows} rows"]
+    if source.skipped_rows:
+        told = ", ".join(reason_text(*pair) for pair in source.skipped_rows.items())
+        lines.append(f"  skipped: {told}")
+    if STACK in source.assumed:
         about = next(kind.about for kind in load_kinds().kinds if kind.name == source.kind)
         lines.append(f"  stack assumed: {source.stack} ({about}); --stack NAME says otherwise")
     if source.assumed:
-        filled = ", ".join(f"{name} {n}" for name, n in source.assumed.items() if name != "stack")
-        lines.append(f"  assumed where empty: {filled}")
+        values = {n: rows for n, rows in source.assumed_values.items() if n != STACK}
+        lines += [f"  assumed where empty: {assumed_text(values)}"] if values else []
     if t := source.time:
         lines.append(
             f"  step time  {t.count:5d} rows  mean error {figure('', t.mape)}  "

@@ -165,9 +165,16 @@ def test_what_follows_from_other_cells_may_be_empty(gone: tuple[str, ...]) -> No
         (without("n_gpus", "dp"), "missing: n_gpus"),
         (without("seq_len"), "missing: seq_len"),
         (without(dp="4"), "inconsistent as printed"),
-        (without(attention="our own kernel"), "attention: our own kernel"),
+        (
+            without(attention="our own kernel"),
+            "attention is 'our own kernel': expected one of eager, flash, efficient",
+        ),
         (without(precision="nvfp4"), "precision"),
-        (without(gpu="TPU v4"), "gpu: TPU v4"),
+        (without(precision="x"), "precision is 'x': expected one of fp8, bf16, fp16, tf32, fp32"),
+        (without(offload="disk"), "offload is 'disk': expected one of none, nvme, cpu"),
+        (without(optimizer="galore"), "peft"),
+        (without(optimizer="paged AdamW"), "optimizer: paged AdamW"),
+        (without(gpu="TPU v4"), "gpu is 'TPU v4': expected one of planner gpus"),
     ],
 )
 def test_what_is_open_is_said(row: dict[str, str], reason: str) -> None:
@@ -194,7 +201,7 @@ def test_an_unknown_source_is_told_which_stack_it_is_taken_for(tmp_path, cells, 
     (run,) = read({**FULL, **cells}).runs
     assert run.stack == stack
     path = tmp_path / "runs.csv"
-    row = {**FULL, **cells}
+    row = {**FULL, "step_time_s": "300", **cells}
     path.write_text(",".join(row) + "\n" + ",".join(row.values()) + "\n", encoding="utf-8")
     report, text = validate([path])
     assert report.sources[0].stack == stack

@@ -41,7 +41,11 @@ def test_fsdp_in_any_spelling_shards_everything(tmp_path: Path) -> None:
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
 def test_a_stage_in_the_name_is_used_and_a_cell_goes_before_it(tmp_path: Path, stage: int) -> None:
     names = (
-        *(f"DeepSpeed ZeRO-{stage}", f"HF + DeepSpeed (zero{stage})", f"in-house ZeRO stage {stage}"),
+        *(
+            f"DeepSpeed ZeRO-{stage}",
+            f"HF + DeepSpeed (zero{stage})",
+            f"in-house ZeRO stage {stage}",
+        ),
         *(f"FSDP ZeRO-{stage}", f"_HYBRID_SHARD_ZERO{stage} of FSDP", f"DeepSpeed, stage {stage}"),
     )
     for run in runs(tmp_path, *(name.replace(",", ";") for name in names)):

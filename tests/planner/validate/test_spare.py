@@ -68,5 +68,5 @@ def test_named_modules_keep_less_than_core_attention_alone() -> None:
     peaks = [float(predict_memory([one])[1][0]) for one in (named, plain)]
     assert named.recompute == "selective"
     assert peaks[0] < 0.7 * peaks[1]
-    with pytest.raises(Skip, match="act_ckpt: selective:mlps"):
+    with pytest.raises(Skip, match="act_ckpt is 'selective:mlps': expected modules"):
         run(micro_batch="1", act_ckpt="selective:mlps")

@@ -98,10 +98,12 @@ def test_sharded_runs_need_no_layout(tmp_path: Path, framework: str) -> None:
 
 def test_no_row_to_score_is_an_error(tmp_path: Path) -> None:
     path = write(tmp_path, PLAIN + "A100-80G,8,2048,9.0,megatron,llama2-7b,1\n")
-    with pytest.raises(ValueError, match=r"no row can be scored \(1 missing: dp, tp, pp\)"):
+    with pytest.raises(
+        ValueError, match=r"no row can be scored \(1 missing: dp, tp, pp \(line 2\)\)"
+    ):
         validate([path])
     found = CliRunner().invoke(app, ["validate", str(path)])
-    assert found.exit_code == 1
+    assert found.exit_code == 2
     assert "no row can be scored" in found.stderr
 
 
@@ -123,3 +125,54 @@ def test_counted_bytes_have_no_predictions_to_write(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no table of measured runs"):
         validate([counted], predictions=tmp_path / "out.csv")
     assert not (tmp_path / "out.csv").exists()
+
+
+LLAMA = "model,gpu,n_gpus,framework,seq_len,micro_batch,grad_accum,zero_stage,act_ckpt,precision"
+MEASURED = "step_time_s,mfu_pct,peak_mem_gib,mem_kind"
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("llama2-7b,A100-80G,8,deepspeed,4096,1,1,3,full,bf16,0,,,", "nothing measured"),
+        ("llama2-7b,A100-80G,8,deepspeed,4096,1,1,3,full,bf16,nan,,,", "nothing measured"),
+        ("mixtral-8x7b,A100-80G,64,deepspeed,4096,1,1,3,full,bf16,9,,,", "moe-time"),
+        ("llama2-7b,A100-80G,8,deepspeed,4096,1,1,3,full,fp8,9,,,", "not modelled: "),
+        ("llama2-7b,A100-80G,8,deepspeed,4096,1,1,3,full,bf16,1e-5,,,", "impossible: faster"),
+        ("llama2-7b,A100-80G,8,deepspeed,4096,1,1,3,full,bf16,,450,,", "impossible: faster"),
+        ("llama2-7b,A100-80G,8,deepspeed,4096,1,1,3,full,bf16,,,450,reserved", "impossible: peak"),
+    ],
+)
+def test_rows_with_nothing_to_score_are_skipped(tmp_path: Path, row: str, reason: str) -> None:
+    good = "llama2-7b,A100-80G,8,deepspeed,4096,1,1,3,full,bf16,3,,40,reserved"
+    path = write(tmp_path, f"{LLAMA},{MEASURED}\n{row}\n")
+    with pytest.raises(ValueError, match=r"no row can be scored \(1 .*\(line 2\)\)") as caught:
+        validate([path])
+    assert reason in str(caught.value)
+    out = tmp_path / "out.csv"
+    report, text = validate(
+        [write(tmp_path, f"{LLAMA},{MEASURED}\n{good}\n{row}\n")], predictions=out
+    )
+    assert (report.rows, report.used, sum(report.skipped.values())) == (2, 1, 1)
+    assert "runs.csv line 3" in text
+    assert reason in out.read_text(encoding="utf-8").splitlines()[2]
+
+
+def test_what_was_assumed_is_told_with_its_value(tmp_path: Path) -> None:
+    rows = [f"llama2-7b,A100-80G,8,fsdp2,4096,{b},1,,,bf16,9,,," for b in (1, 2)]
+    report, text = validate([write(tmp_path, "\n".join((f"{LLAMA},{MEASURED}", *rows)) + "\n")])
+    (source,) = report.sources
+    assert source.assumed_values["zero_stage"] == {"3": 2}
+    assert source.assumed_values["act_ckpt"] == {"none": 2}
+    assert source.assumed_values["dp"] == {"8": 2}
+    assert {name: sum(v.values()) for name, v in source.assumed_values.items()} == source.assumed
+    assert "zero_stage=3 (2 rows)" in text
+    assert "act_ckpt=none (2 rows)" in text
+
+
+@pytest.mark.parametrize("command", ["validate", "calibrate"])
+def test_no_usable_row_is_unusable_input(tmp_path: Path, command: str) -> None:
+    path = write(tmp_path, f"{LLAMA},{MEASURED}\nmany,A100-80G,8,x,4096,1,1,3,full,bf16,3,,,\n")
+    found = CliRunner().invoke(app, [command, str(path)])
+    assert found.exit_code == 2
+    assert len(found.stderr.splitlines()) == 1

@@ -26,6 +26,7 @@ from costmodels.optimizer_time import newton_schulz_flops, step_bytes, stream_ti
 from costmodels.params import token_table
 from costmodels.rates import Rates
 
+HOST_BACKWARD = 1.2  # issuing a layer's backward / its forward (vTrain's runs of one sequence)
 EMBEDDING_BYTES = 24.0  # gather, add and scatter of a hidden element, both passes
 NVME = OFFLOAD_TIERS.index("nvme")
 # Bytes moved for one logit, both passes: 32-bit copy, log-softmax and gradient in eager mode;
@@ -82,7 +83,7 @@ def head(cfg: Configuration, rates: Rates) -> Parts:
         "tp": time.tp_factor * summed,
     }
     busy = parts["gemm"] + parts["memory_bound"] + parts["tp"]
-    floor = time.host_layer * (1.0 + time.host_backward)
+    floor = time.host_layer * (1.0 + HOST_BACKWARD)
     return {**parts, "launch": np.maximum(floor - busy, 0.0)}
 
 
@@ -167,11 +168,10 @@ def optimizer(stages: Stages, rates: Rates) -> Affine:
     bytes_ = step_bytes(cfg.optimizer, rates.gradient_bytes, rates.weight_bytes)
     if cfg.precision == "fp16":
         bytes_ += rates.gradient_bytes  # unscale and look for overflow
-    factor = cfg.stack.time.optimizer_factor
 
     def step(part: Held) -> Numeric:
         owned = stages.owned(part)
-        time = stream_time(owned, bytes_, rates.bandwidth) * factor
+        time = stream_time(owned, bytes_, rates.bandwidth)
         if cfg.optimizer == "muon":
             work = newton_schulz_flops(float(cfg.architecture.hidden))
             time = time + owned * work / (rates.product.peak * rates.product.efficiency)

@@ -8,7 +8,7 @@ from costmodels.numeric import Numeric
 
 
 def in_flight(
-    stage: Numeric, pp: int, micro_batches: Numeric, virtual_stages: Numeric = 1, least: int = 1
+    stage: Numeric, pp: int, micro_batches: Numeric, virtual_stages: Numeric = 1
 ) -> Numeric:
     r"""Micro-batches in flight on a stage, in units of the whole stage's activations.
 
@@ -25,8 +25,6 @@ def in_flight(
         Micro-batches of a step, m. [-]
     virtual_stages : Numeric
         Model chunks of a stage, v; 1 is 1F1B, more is interleaved 1F1B. [-]
-    least : int
-        Buffers a schedule holds at least where there is a pipeline (DeepSpeed: 2). [-]
 
     Returns
     -------
@@ -38,7 +36,6 @@ def in_flight(
     .. [1] Narayanan et al. 2021, arXiv 2104.04473, section 2.2.
     .. [2] Megatron-LM, megatron/core/pipeline_parallel/schedules.py, number of warm-up
        micro-batches of the interleaved schedule; one more is in flight in the steady state.
-    .. [3] DeepSpeed 0.19, deepspeed/runtime/pipe/schedule.py, ``num_pipe_buffers``.
 
     Examples
     --------
@@ -51,5 +48,4 @@ def in_flight(
     plain = pp - np.asarray(stage)
     chunks = 2 * (pp - np.asarray(stage) - 1) + (v - 1) * pp + 1
     held = np.where(v > 1, chunks / v, plain)
-    floor = least if pp > 1 else 1
-    return np.minimum(micro_batches, np.maximum(held, floor))
+    return np.minimum(micro_batches, np.maximum(held, 1))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from costmodels.architecture import Architecture
+from costmodels.architecture import Architecture, LatentAttention
 from costmodels.attention import attended_pairs, attention_flops, flash_time, unfused_time
 from costmodels.collectives import (
     all_gather_time,
@@ -49,12 +49,10 @@ def attention_linears(arch: Architecture, tp: Numeric, fused: bool) -> Iterator[
     """The projections into and out of the heads."""
     if arch.mla is not None:
         mla = arch.mla
-        qk = arch.heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim)
         if mla.q_lora_rank:
             yield Linear(mla.q_lora_rank, arch.hidden)
-        yield Linear(qk / tp, mla.q_lora_rank or arch.hidden)
         yield Linear(mla.kv_lora_rank + mla.qk_rope_head_dim, arch.hidden)
-        yield Linear(arch.heads * (mla.qk_nope_head_dim + mla.v_head_dim) / tp, mla.kv_lora_rank)
+        yield from latent_linears(arch, mla, tp)
         yield Linear(arch.hidden, arch.heads * mla.v_head_dim / tp)
         return
     q = arch.heads * arch.head_dim / tp
@@ -66,6 +64,13 @@ def attention_linears(arch: Architecture, tp: Numeric, fused: bool) -> Iterator[
         yield Linear(kv, arch.hidden)
         yield Linear(kv, arch.hidden)
     yield Linear(arch.hidden, q)
+
+
+def latent_linears(arch: Architecture, mla: LatentAttention, tp: Numeric) -> Iterator[Linear]:
+    """The projections of latent attention that yield queries, and keys and values, of all heads."""
+    qk = mla.qk_nope_head_dim + mla.qk_rope_head_dim
+    yield Linear(arch.heads * qk / tp, mla.q_lora_rank or arch.hidden)
+    yield Linear(arch.heads * (mla.qk_nope_head_dim + mla.v_head_dim) / tp, mla.kv_lora_rank)
 
 
 def mlp_linears(

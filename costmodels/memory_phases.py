@@ -54,12 +54,11 @@ class Step:
 
 def phases(c: Configuration) -> tuple[Phase, ...]:
     """The phases of one step."""
-    least = c.stack.memory.least_in_flight
     step = Step(
         c=c,
         states=states(c),
         buffers=buffers(c),
-        flight=_flight(c, in_flight(c.stage, c.pp, c.grad_accum, c.virtual_stages, least)),
+        flight=_flight(c, in_flight(c.stage, c.pp, c.grad_accum, c.virtual_stages)),
         first=(c.stage == 0) * 1,
         last=(c.stage == c.pp - 1) * 1,
     )

@@ -75,7 +75,6 @@ class MemoryProfile(BaseModel):
     vocab_multiple: int = Field(default=0, ge=0)  # the vocabulary is padded to this times tp
 
     # pipeline
-    least_in_flight: int = Field(default=1, ge=1)
     stage_outputs: bool = False  # a stage's output stays until its backward
     outputs_split: bool = False  # those outputs are divided over tensor-parallel ranks
     engine_alone: bool = False  # the pipeline engine runs a single stage, too

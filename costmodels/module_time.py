@@ -8,7 +8,13 @@ import numpy as np
 
 from costmodels.configuration import Configuration
 from costmodels.costs import Parts
-from costmodels.layer_time import Linear, attention_linears, inner_width, layer_linears
+from costmodels.layer_time import (
+    Linear,
+    attention_linears,
+    inner_width,
+    latent_linears,
+    layer_linears,
+)
 from costmodels.memory_bound import Coefficients, layer_bytes
 from costmodels.numeric import Numeric
 
@@ -54,10 +60,9 @@ def _flops(linears: Iterable[Linear]) -> Numeric:
 
 
 def _up(c: Configuration) -> Iterable[Linear]:
-    """Products out of the latents."""
+    """Products that make queries, keys and values of all heads (qkv_up_proj_and_rope_apply)."""
     mla = c.architecture.mla
-    ranks = () if mla is None else (mla.q_lora_rank, mla.kv_lora_rank)
-    return [x for x in _attention(c) if x.k in ranks]
+    return () if mla is None else latent_linears(c.architecture, mla, np.asarray(c.tp))
 
 
 def _moved(c: Configuration, norms: bool, inner: bool) -> Numeric:

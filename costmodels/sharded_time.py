@@ -17,6 +17,7 @@ from costmodels.rates import Rates
 
 # s, one gather or scatter of a layer besides its hops (llm-foundry A100 and H100 runs)
 UNIT_LATENCY = 40e-6
+HIDDEN_COST = 0.05  # of communication under computation, whose kernels share the GPU; assumed
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,6 @@ def streams(stages: Stages, rates: Rates) -> Streams:
     """Times of one layer's transfers; 0 where the configuration has none."""
     cfg, layer = stages.cfg, stages.layer
     zero, profile = np.asarray(cfg.zero_stage), cfg.stack.memory
-    gathered = cfg.stack.time.gather_bytes
     each = np.asarray(cfg.stack.time.zero2_each_micro_batch) & (zero == 2)
     ends_settle, ends_waited = gradient_times(stages, rates, ends_held(cfg, 1, 1))
     settle, waited = gradient_times(stages, rates, layer)
@@ -61,13 +61,13 @@ def streams(stages: Stages, rates: Rates) -> Streams:
 
     def root(first: int, last: int) -> Numeric:
         held = ends_held(cfg, first, last)
-        time = (gathering + regathering) * moved(stages, rates, held, gathered)
+        time = (gathering + regathering) * moved(stages, rates, held, rates.weight_bytes)
         if late:  # one unit, reduced after everything else
             time = time + scattering * moved(stages, rates, held, rates.reduced_bytes)
         return np.where(parts, time, 0.0)
 
     return Streams(
-        gather=np.where(parts, moved(stages, rates, layer, gathered), 0.0),
+        gather=np.where(parts, moved(stages, rates, layer, rates.weight_bytes), 0.0),
         scatter=moved(stages, rates, layer, rates.reduced_bytes) * ways,
         fetch=fetch_time(stages, rates),
         settle=settle,
@@ -157,20 +157,16 @@ def fetch_time(stages: Stages, rates: Rates) -> Numeric:
     return np.where(tier > 0, np.where(nvme, from_drives, over_link), 0.0)
 
 
-def exposed(
-    work: Numeric, moved: Numeric, fetch: Numeric, prefetch: bool, hidden_cost: float
-) -> tuple[Numeric, Numeric]:
+def exposed(work: Numeric, moved: Numeric, fetch: Numeric) -> tuple[Numeric, Numeric]:
     """What gathering, and what fetching, adds to ``work``.
 
-    With prefetch the longest of the three counts, and hidden communication slows the work by
-    ``hidden_cost`` of itself; without it they follow each other.
+    The next layer's weights arrive while one computes: the longest of the three counts, and
+    hidden communication slows the work by ``HIDDEN_COST`` of itself.
 
-    >>> [float(t) for t in exposed(1.0, 1.5, 2.0, True, 0.0)]
-    [0.5, 0.5]
+    >>> [round(float(t), 3) for t in exposed(1.0, 1.5, 2.0)]
+    [0.55, 0.5]
     """
-    if not prefetch:
-        return np.asarray(moved), np.asarray(fetch)
     beyond = np.maximum(np.asarray(moved) - work, 0.0)
-    contention = hidden_cost * np.minimum(moved, work)
+    contention = HIDDEN_COST * np.minimum(moved, work)
     beyond_fetch = np.maximum(np.asarray(fetch) - np.maximum(moved, work), 0.0)
     return beyond + contention, beyond_fetch

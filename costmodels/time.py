@@ -7,7 +7,7 @@ import numpy as np
 from costmodels import edge_time, layer_time
 from costmodels.configuration import Configuration
 from costmodels.costs import GRANULARITIES, SEGMENT, Parts, TimeCosts
-from costmodels.edge_time import Stages
+from costmodels.edge_time import HOST_BACKWARD, Stages
 from costmodels.module_time import recomputed_modules
 from costmodels.numeric import Numeric
 from costmodels.pipeline import hop_time, interleaved_fill
@@ -31,7 +31,7 @@ def time_costs(configuration: Configuration) -> TimeCosts:
     TimeCosts
         Parts named after what they are: gemm, attention, memory_bound, launch (time the host
         needs beyond the GPU's work), tp, cp, ep, dp (exposed communication), pp, offload,
-        optimizer, host. [s]
+        optimizer. [s]
 
     Raises
     ------
@@ -68,7 +68,6 @@ def time_costs(configuration: Configuration) -> TimeCosts:
         fixed={
             "dp": latency,
             "pp": interleaved_fill(boundary, cfg.virtual_stages, cfg.pp),
-            "host": np.asarray(cfg.stack.time.step_host),
             "bubble": np.asarray(_overlapped_delays(cfg)),
         },
     )
@@ -89,7 +88,7 @@ def _layer(cfg: Configuration, rates: Rates, stages: Stages) -> tuple[Parts, Par
     extra = _tensor_parallel_host(cfg)
     extra = extra + np.where(layer_time.plain_softmax(cfg), PLAIN_SOFTMAX_HOST, 0.0)
     extra = extra + np.where(np.asarray(cfg.zero_stage) >= 3, time.host_zero3, 0.0)
-    floors = (time.host_layer + extra, time.host_backward * time.host_layer + extra)
+    floors = (time.host_layer + extra, HOST_BACKWARD * time.host_layer + extra)
     passes = []
     for i, floor in enumerate(floors):
         parts: dict[str, Numeric] = {name: pair[i] for name, pair in pairs.items()}
@@ -155,7 +154,7 @@ def _with_streams(
     parts = dict(work)
     for name, value in (recomputed or {}).items():
         parts[name] = parts[name] + value
-    time, work_time = cfg.stack.time, total(parts)
+    work_time = total(parts)
     often = moves.gathering
     settle: Numeric = np.asarray(0.0)
     waited: Numeric = np.asarray(0.0)
@@ -172,8 +171,7 @@ def _with_streams(
         ((1.0 - often) * scattering, scatter, 0.0),
         ((1.0 - often) * (1.0 - scattering), 0.0, 0.0),
     ):
-        crossing = fetched + settle
-        more, beyond = exposed(work_time, moved, crossing, time.prefetch, time.hidden_cost)
+        more, beyond = exposed(work_time, moved, fetched + settle)
         gathers, fetches = gathers + share * more, fetches + share * beyond
     parts["dp"], parts["offload"] = gathers, fetches + waited
     return parts

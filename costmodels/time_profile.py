@@ -50,7 +50,6 @@ class TimeProfile(BaseModel):
     host_tp_node: float = Field(default=0.0, ge=0)  # more for each further node of a tp group
     host_tp_pipeline: float = Field(default=0.0, ge=0)  # more a tp rank, pp > 1 on several nodes
     host_zero3: float = Field(default=0.0, ge=0)  # more where ZeRO-3 hooks every module
-    host_backward: float = Field(default=1.2, gt=0)  # backward / forward
 
     # kernels
     flash: tuple[str, ...] = ("FA3", "FA2", "FA1")  # the first the GPU has is the one that runs
@@ -88,9 +87,6 @@ class TimeProfile(BaseModel):
     dp_exposed: float = Field(default=1.0, ge=0, le=1)  # share of it nothing hides
     accumulation_bytes: dict[str, float] = {}  # of a parameter, micro-batch by micro-batch
     zero2_each_micro_batch: bool = False
-    prefetch: bool = True  # ZeRO-3 gathers the next layer while one computes
-    gather_bytes: float = Field(default=2.0, gt=0)  # per parameter in a ZeRO-3 gather
-    hidden_cost: float = Field(default=0.05, ge=0)  # of communication under computation
     stage_reshards: bool = False  # FSDP frees a layer's weights after forwards of a pipeline too
 
     # optimizer on the host. Its gradients cross once a step (once); or, at ZeRO-2 and 3, every
@@ -99,10 +95,6 @@ class TimeProfile(BaseModel):
     host_gradients: Literal["once", "gpu_sum", "cpu_sum"] = "once"
     host_update: float = Field(default=1.0, gt=0)  # of the time DeepSpeed's CPU Adam takes
     host_overlap: bool = False  # transfers run under the update of other parameters
-
-    # once per step
-    step_host: float = Field(default=0.0, ge=0)
-    optimizer_factor: float = Field(default=1.0, gt=0)
 
     # how sure a prediction is: measured / predicted - 1 of comparable held-out runs
     error: float = Field(default=0.12, ge=0)  # mean absolute; 12 to 15 % without calibration

@@ -32,14 +32,9 @@ class Strict(BaseModel):
 
 
 class Network(Strict):
-    """Effective bandwidth of a node's network, per direction.
-
-    Beyond ``alone`` nodes every doubling divides it by another ``1 + contention`` share.
-    """
+    """Effective bandwidth of a node's network, per direction."""
 
     value: float = Field(gt=0)  # GB/s
-    alone: int = 8
-    contention: float = Field(default=0.0, ge=0)
     source: str
 
 

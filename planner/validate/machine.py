@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import replace
 from functools import cache
@@ -28,7 +27,7 @@ def machine_of(cells: Cells, kinds: Kinds, gpus: int) -> tuple[Machine, Cluster]
     name = cells.kind.gpu or cells.row.text("gpu")
     gpu = name if _known(name) else spelled(kinds.gpus, name) or name
     per_node = cells.row.whole("gpus_per_node") or cells.kind.gpus_per_node
-    network = _network(cells, gpus, per_node or 8)
+    network = _network(cells, per_node or 8)
     printed = cells.row.number("gpu_mem_gb")
     try:
         cluster = _cluster(gpu, gpus, per_node, network)
@@ -86,12 +85,10 @@ def _most(gpu: str) -> int:
     return 1
 
 
-def _network(cells: Cells, gpus: int, per_node: int) -> float | None:
+def _network(cells: Cells, per_node: int) -> float | None:
     """Bandwidth of a node: by convention, as printed, or None for the reference node's. [byte/s]"""
-    network, nodes = cells.network, max(1.0, gpus / per_node)
-    if network is not None:
-        crowd = max(0.0, math.log2(nodes / network.alone))
-        return network.value * 1e9 / (1 + network.contention * crowd)
+    if cells.network is not None:
+        return cells.network.value * 1e9
     found = _RATE.search(cells.row.text("inter_bw"))
     if found is None:
         return None

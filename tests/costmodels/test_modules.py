@@ -113,3 +113,18 @@ def test_a_feed_forward_is_most_of_a_dense_layer_and_a_norm_next_to_nothing():
     products = 3 * 14336 / (3 * 14336 + 2 * 4096 + 2 * 1024)
     assert products * gemm < mlp < products * gemm * 1.1
     assert norms < 0.05 * gemm
+
+
+def test_up_projections_are_told_from_products_of_the_same_width():
+    """16 heads of 128 over tp 4 are as wide as the latent of 512; arrays are as their elements."""
+    mla = DEEPSEEK_V2_CUT.mla
+    arch = replace(DEEPSEEK_V2_CUT, heads=16, mla=replace(mla, q_lora_rank=0, kv_lora_rank=512))
+    degrees = (1, 2, 4)
+    alone = [again(arch, "mla_up_proj", tp=tp, sequence_parallel=0)[1] for tp in degrees]
+    stack = with_memory("megatron", selective="modules", recompute_modules=("mla_up_proj",))
+    many = configuration(arch, stack, seq_len=TOKENS, micro_batch=1, tp=np.array(degrees)[:, None])
+    costs = time_costs(many)
+    together = np.ravel(sum(costs.recompute["selective"].values()))
+    np.testing.assert_allclose(together, alone)
+    share = np.ravel(costs.recompute["selective"]["gemm"] / costs.forward["gemm"])
+    assert share[2] <= share[0] * 1.01  # what is not split over tp is no up-projection

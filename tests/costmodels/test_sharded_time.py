@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from costmodels.architecture import Architecture
 from costmodels.configuration import Configuration
 from costmodels.costs import Affine
+from costmodels.edge_time import stages_of
 from costmodels.layer_time import last_product
 from costmodels.rates import rates_of
-from costmodels.sharded_time import shares
+from costmodels.sharded_time import shares, streams
 from costmodels.stack import load_stack
 from costmodels.step import even_layers, step_time
 from costmodels.time import time_costs
@@ -185,3 +186,15 @@ def test_gathers_over_thousands_of_ranks_no_longer_hide():
     )
     assert many > 3 * few
     assert many > 2 * replicated
+
+
+def test_wide_weights_take_twice_as_long_to_gather():
+    fields = {"dp": 64, "zero_stage": 3}
+    wide, narrow = (
+        streams(stages_of(cfg), rates_of(cfg))
+        for cfg in (
+            configuration("deepspeed", "8x8xA100-80G", precision=precision, **fields)
+            for precision in ("fp32", "bf16")
+        )
+    )
+    assert 1.7 < float(wide.gather / narrow.gather) < 2  # latencies are the same

@@ -11,10 +11,10 @@ NOT_MODELLED = (
     "runs of one layout and not for others, whatever the model's size; code versions, probably. "
     "Half of the runs with stages and replicas but without ZeRO are in it, one in ten of the "
     "others: those have an interval of their own.",
-    "Memory that grows with the variety of sequence lengths (fragmentation): fine-tunes on "
-    "unpadded data reserve up to twice what their tensors need.",
+    "Blocks that batches of many lengths leave cached, in plans: fine-tunes on unpadded data "
+    "reserve 1.6 to 3.6 times what their longest batch allocates beyond the weights.",
     "Power limits of a card below its specification, and cards sold under the same name with "
-    "slower memory.",
+    "slower memory, unless a table of runs names them.",
 )
 HEADER = """# How accurate predictions are
 

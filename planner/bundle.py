@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -120,22 +119,3 @@ def _swap(fresh: Path, folder: Path) -> None:
         raise
     finally:
         shutil.rmtree(old, ignore_errors=True)
-
-
-def write_file(path: Path, text: str) -> None:
-    """Write one file, whole or not at all.
-
-    Raises
-    ------
-    ValueError
-        If it cannot be written.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(handle, "w", encoding="utf-8") as out:
-            out.write(text)
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
-    except OSError as error:
-        raise ValueError(f"{path}: cannot write: {error.strerror or error}") from None

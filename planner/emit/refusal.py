@@ -31,11 +31,6 @@ def one_recompute(plan: Plan, target: str) -> str:
     return used[0] if used else "none"
 
 
-def single_stage(plan: Plan, target: str, why: str) -> None:
-    """Refuse a pipeline."""
-    require(plan.pp == 1, target, f"pp {plan.pp}: {why}")
-
-
 def whole_offload(plan: Plan, target: str) -> None:
     """Refuse an optimizer that is offloaded for some layers only."""
     away = sum(stage.offloaded_layers for stage in plan.stages)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from planner.lint.deepspeed_keys import VERSION
 from planner.lint.document import Document, Value
@@ -57,10 +57,6 @@ class Context:
     def flag(self, name: str, default: Value = None) -> Value:
         """A trainer flag's value; ``default`` when it, or every flag, is unknown."""
         return default if self.trainer is None else self.trainer.get(name, default=default)
-
-    def with_framework(self, framework: str) -> Context:
-        """The same, read by another framework."""
-        return replace(self, framework=framework, inferred=True)
 
 
 def check_framework(name: str) -> str:

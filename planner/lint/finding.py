@@ -56,9 +56,3 @@ def worst(findings: tuple[Finding, ...]) -> Severity | None:
         if any(finding.severity == severity for finding in findings):
             return severity
     return None
-
-
-def at_or_above(findings: tuple[Finding, ...], level: str) -> tuple[Finding, ...]:
-    """Findings at a severity or a worse one."""
-    keep = SEVERITIES[: SEVERITIES.index(level) + 1]
-    return tuple(finding for finding in findings if finding.severity in keep)

@@ -182,7 +182,7 @@ def _of_stacks(quantity: Quantity, samples: dict[str, Sample], pool: Pool) -> li
             StackInterval(
                 stack=name,
                 quantity=quantity,
-                kinds=tuple(s.kind.name for s in own),
+                kinds=tuple(dict.fromkeys(s.kind.name for s in own)),
                 count=len(residuals.value),
                 groups=len(residuals.groups),
                 low=low,

@@ -73,7 +73,7 @@ def resolve(
         raise Skip("inconsistent as printed")
     precision = _precision(cells, kinds, cluster)
     sequences = layout["dp"] * micro_batch * grad_accum
-    printed = row.text("mem_kind") or kind.memory_kind
+    rest: dict[str, Any] = {**_settings(cells, kinds), **_scored(cells, architecture), **layout}
     time = measured.step_time(
         cells.row, kind.flops, architecture, cluster, precision, sequences, recompute
     )
@@ -90,34 +90,22 @@ def resolve(
             calibrated(name, cluster.gpu.id) if calibrated else (), _changes(cells, kinds)
         ),
         precision=precision,
-        attention=_spelled(cells, kinds, "attention", "attention", "flash"),
-        optimizer=_optimizer(cells, kinds),
         seq_len=seq_len,
         etp=_expert_tensor(kind, layout),
         micro_batch=micro_batch,
         grad_accum=grad_accum,
-        zero_stage=cells.whole("zero_stage", 0) or 0,
         sequence_parallel=_sequence_parallel(cells, layout["tp"], recompute),
-        offload_optimizer=_tier(cells, kinds),
-        cross_entropy=cells.text("cross_entropy") or "auto",
-        dropout=float(cells.text("dropout") or 0.0),
-        offload_parameters=_parameter_tier(cells),
         recompute=recompute,
         mix=mix,
         layers=layers.stages(cells, architecture, layout["pp"], layout["virtual_stages"]),
         n_gpus=gpus,
         time=time,
         memory=measured.memory(row, kind.memory_unit),
-        memory_kind=printed,
+        memory_kind=row.text("mem_kind") or kind.memory_kind,
         outcome=row.text("outcome"),
-        time_skip=_time_skip(cells, architecture),
-        memory_skip=cells.reason("memory_skip"),
-        comparable=kind.comparable and all(when.comparable for when in cells.applied),
-        report=next((w.report for w in cells.applied if w.report), kind.report),
         stage=layers.stage(cells, gpus, layout["pp"]),
-        apart=next((when.apart for when in cells.applied if when.apart), ""),
         assumed=tuple(sorted(set(cells.assumed))),
-        **layout,
+        **rest,
     )
     return spared(run) if kind.spare and "act_ckpt" in cells.assumed else run
 
@@ -132,6 +120,31 @@ def _sharded(row: Row, stack: str | None) -> Row:
     if stack is None or load_stack(stack).memory.engine != "fsdp":
         return row
     return row.fill("zero_stage", FULL)
+
+
+def _settings(cells: Cells, kinds: Kinds) -> dict[str, Any]:
+    """What the software was told, apart from layout, batch and precision."""
+    return {
+        "attention": _spelled(cells, kinds, "attention", "attention", "flash"),
+        "optimizer": _optimizer(cells, kinds),
+        "zero_stage": cells.whole("zero_stage", 0) or 0,
+        "offload_optimizer": _tier(cells, kinds),
+        "offload_parameters": _parameter_tier(cells),
+        "cross_entropy": cells.text("cross_entropy") or "auto",
+        "dropout": float(cells.text("dropout") or 0.0),
+    }
+
+
+def _scored(cells: Cells, architecture: Architecture) -> dict[str, Any]:
+    """What of a row is scored, with which others, and whose memory it prints."""
+    kind, applied = cells.kind, cells.applied
+    return {
+        "time_skip": _time_skip(cells, architecture),
+        "memory_skip": cells.reason("memory_skip"),
+        "comparable": kind.comparable and all(when.comparable for when in applied),
+        "report": next((when.report for when in applied if when.report), kind.report),
+        "apart": next((when.apart for when in applied if when.apart), ""),
+    }
 
 
 def _time_skip(cells: Cells, architecture: Architecture) -> str:

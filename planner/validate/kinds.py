@@ -69,6 +69,7 @@ class Kind(Strict):
     pair: Network | None = None  # between two GPUs of nodes that have no switch
     gpu: str = ""  # where the source does not name it fully
     gpus_per_node: int | None = None
+    biases: bool = True  # GPT-like models have them
     partition: Literal["even", "accounted", "blocks", "weighed"] = "even"
     local_batch: str = ""  # finds a pipeline's local batch, cut into as many parts as stages
     rescue: dict[str, Any] = {}  # memory fields of a switch that is turned on where nothing fits

@@ -37,23 +37,24 @@ def step_time(
     architecture: Architecture,
     cluster: Cluster,
     precision: str,
+    seq_len: int,
     sequences: int,
     recompute: str,
 ) -> float | None:
     """Measured time of a step: printed, or from tokens per second, TFLOP/s or MFU. [s]"""
-    seq_len, gpus = row.whole("seq_len") or architecture.max_seq_len, row.whole("n_gpus")
     seconds = row.number("step_time_s")
     if seconds:
         return seconds
     rate = row.number("tokens_per_s_per_gpu")
-    if rate and gpus:
-        return sequences * seq_len / (rate * gpus)
+    if rate:
+        return sequences * seq_len / (rate * cluster.gpus)
     teraflops, mfu = row.number("tflops_per_gpu"), row.number("mfu_pct")
     peak = cluster.gpu.flops.get(precision)
     achieved = teraflops * 1e12 if teraflops else mfu / 100 * peak if mfu and peak else None
-    if not achieved or not gpus:
+    if not achieved:
         return None
-    return step_flops(convention, architecture, seq_len, sequences, recompute) / (achieved * gpus)
+    flops = step_flops(convention, architecture, seq_len, sequences, recompute)
+    return flops / (achieved * cluster.gpus)
 
 
 def memory(row: Row, unit: float = GIB) -> float | None:

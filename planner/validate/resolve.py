@@ -75,7 +75,7 @@ def resolve(
     sequences = layout["dp"] * micro_batch * grad_accum
     rest: dict[str, Any] = {**_settings(cells, kinds), **_scored(cells, architecture), **layout}
     time = measured.step_time(
-        cells.row, kind.flops, architecture, cluster, precision, sequences, recompute
+        cells.row, kind.flops, architecture, cluster, precision, seq_len, sequences, recompute
     )
     run = Run(
         row=row,

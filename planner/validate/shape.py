@@ -107,7 +107,7 @@ def _dense(cells: Cells, hidden: int, heads: int | None, seq_len: int) -> Archit
         cells.assumed.append("heads")
         heads = usual_heads(hidden)
     ffn = cells.whole("ffn") or (0 if gated else FFN_PER_HIDDEN * hidden)
-    biased = not gated and "mosaic" not in row.text("source")
+    biased = not gated and cells.kind.biases
     return Architecture(
         name=row.text("model"),
         family="llama" if gated else "gpt2",

@@ -151,6 +151,14 @@ def test_what_follows_from_other_cells_may_be_empty(gone: tuple[str, ...]) -> No
     assert predicted(without(*gone)) == pytest.approx(predicted(FULL), rel=0.01)
 
 
+def test_a_rate_is_a_time_however_the_gpus_and_tokens_are_told() -> None:
+    """512 sequences of 4096 tokens at 1000 tokens/s on each of 64 GPUs: 32.8 s."""
+    rate = {"tokens_per_s_per_gpu": "1000"}
+    for gone in ((), ("n_gpus",), ("dp",)):
+        (run,) = read(without("step_time_s", *gone, **rate)).runs
+        assert run.time == pytest.approx(512 * 4096 / 1000 / 64)
+
+
 @pytest.mark.parametrize(
     ("row", "reason"),
     [

@@ -44,17 +44,17 @@ def time_costs(configuration: Configuration) -> TimeCosts:
     moves = streams(stages, rates)
     forward, backward = _layer(cfg, rates, stages)
     again = {g: _recomputed(cfg, rates, forward, g) for g in GRANULARITIES}
-    plain = _with_streams(cfg, backward, moves, {})
+    plain = _with_streams(backward, moves, {})
     boundary = _boundary(cfg, rates)
     gradients, latency = edge_time.data_parallel(stages, rates)
     first, last = dict(edge_time.embedding(cfg, rates)), dict(edge_time.head(cfg, rates))
     first["dp"], last["dp"] = moves.root, moves.root_last
     first["offload"] = moves.root_waited
     return TimeCosts(
-        forward=_with_streams(cfg, forward, moves, None),
+        forward=_with_streams(forward, moves, None),
         backward=plain,
         recompute={
-            g: _difference(_with_streams(cfg, backward, moves, extra), plain)
+            g: _difference(_with_streams(backward, moves, extra), plain)
             for g, extra in again.items()
         },
         embedding=first,
@@ -147,9 +147,7 @@ def _without_output(cfg: Configuration, rates: Rates, forward: Parts, layers: in
     return parts
 
 
-def _with_streams(
-    cfg: Configuration, work: Parts, moves: Streams, recomputed: Parts | None
-) -> Parts:
+def _with_streams(work: Parts, moves: Streams, recomputed: Parts | None) -> Parts:
     """A pass with its transfers; ``recomputed`` is None in the forward."""
     parts = dict(work)
     for name, value in (recomputed or {}).items():

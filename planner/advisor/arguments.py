@@ -69,7 +69,7 @@ class Launch:
 
     ``launcher``: accelerate, deepspeed, torchrun, python, llamafactory, axolotl or arguments (a
     bare list of flags). ``target`` is the script, or the configuration it is given. ``places``
-    are those of the options.
+    and ``spelling`` are those of the options.
     """
 
     launcher: str
@@ -80,6 +80,7 @@ class Launch:
     gpus_per_node: int | None
     environment: Mapping[str, str]
     places: Mapping[Path, Place] = field(default_factory=lambda: MappingProxyType({}))
+    spelling: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def find_launch(script: Script, name: str, text: str) -> Launch | None:
@@ -191,7 +192,7 @@ def _with_script(launcher: str, words: Sequence[Word], name: str, text: str) -> 
         break
     parsed = parse_flags(options, name)
     made = _made(launcher, parsed.data, parse_flags(words[index:], name, text=text), target)
-    return replace(made, places=parsed.places)
+    return replace(made, places=parsed.places, spelling=parsed.spelling)
 
 
 def _with_file(launcher: str, words: Sequence[Word], name: str, text: str) -> Launch | None:

@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from planner.advisor.bundled import with_gpus
 from planner.advisor.context import context_of
 from planner.advisor.judgement import Judgement
+from planner.advisor.launch_options import line_of
 from planner.advisor.missing import missing_files
 from planner.advisor.options import Options, checked_fields, hidden_size_of, typed_arguments
 from planner.advisor.paths import expand
@@ -147,12 +149,19 @@ def report_on(path: Path, options: Options, cluster: Cluster | None) -> FileRepo
         reading = read_file(path)
     except Unreadable as error:
         return FileReport(file=str(path), level="unreadable", error=str(error))
+    said: tuple[str, ...] = ()
+    if cluster is None:
+        options, said = with_gpus(reading, options)
+        try:
+            cluster = cluster_of(options.gpus, options.fields) if options.gpus else None
+        except ValueError as error:
+            said = (f"no verdict: {error}",)
     ctx = context_of(reading, options, cluster)
     findings = all_findings(reading, ctx)
     findings = order((*findings, *missing_files(reading, ctx)))
     settings = settings_of(reading, ctx)
     notes = [f"{name} is named but was not read" for name in reading.missing]
-    notes += reading.notes
+    notes += (*reading.notes, *said)
     extra: tuple[Finding, ...] = ()
     judged: Judgement | None = None
     better: tuple[Advice, ...] = ()
@@ -206,6 +215,8 @@ def cluster_of(gpus: str, fields: Mapping[str, Any]) -> Cluster:
 def all_findings(reading: Reading, ctx: Context) -> tuple[Finding, ...]:
     """Findings of a file and of the partner files it names."""
     found = list(lint(reading.document, ctx))
+    if reading.launch is not None:
+        found += lint(line_of(reading.launch), ctx)
     own = {p.name for p in reading.partners}
     for partner in ctx.partners:
         if partner.name in own and partner.kind in ("deepspeed", "accelerate"):

@@ -9,6 +9,7 @@ from typing import Any
 from planner.advisor.arguments import Launch
 from planner.lint.accelerate_keys import DEEPSPEED_KEYS
 from planner.lint.document import Document, Path, Place
+from planner.lint.launch_rules import ENGINES
 
 MARK = ":launch"  # ends the name of a document that stands on a launch line
 # accelerate 1.15.0, commands/launch.py (_validate_launch_command): a switch on the line decides
@@ -38,12 +39,26 @@ def section_of(option: str) -> tuple[str, ...] | None:
     return None
 
 
+def line_of(launch: Launch) -> Document:
+    """The launcher and its options as typed, for the rules on what a launcher refuses."""
+    places = {("options", *path): place for path, place in launch.places.items() if path}
+    data = {"launcher": launch.launcher, "options": dict(launch.options)}
+    return Document(
+        "launch", launch.flags.name, data, places, format="arguments", spelling=launch.spelling
+    )
+
+
+def engines_clash(launch: Launch) -> bool:
+    """Whether the line names several engines, so that Accelerate starts none."""
+    return launch.launcher == "accelerate" and len(launch.options.keys() & set(ENGINES)) > 1
+
+
 def launch_options(launch: Launch, name: str) -> Document | None:
     """The options of an ``accelerate launch`` line; None if they choose no engine.
 
     The document's name is the script's with :data:`MARK`, its places are those of the options.
     """
-    if not _ENGINES.keys() & launch.options.keys():
+    if not _ENGINES.keys() & launch.options.keys() or engines_clash(launch):
         return None
     data, places = _read(launch)
     return Document("accelerate", name + MARK, data, places, format="arguments")
@@ -60,6 +75,8 @@ def under_options(
         return partners, ()
     for index, partner in enumerate(partners):
         if partner.kind == "accelerate":
+            if engines_clash(launch):
+                return partners, ()
             partners[index] = _over(launch, partner)
             said = [option for option in launch.options if section_of(option) is not None]
             note = f"options of the launch line go before {partner.name}: {', '.join(said)}"
@@ -84,8 +101,6 @@ def _read(launch: Launch) -> tuple[dict[str, Any], dict[Path, Place]]:
             continue
         inner = data if len(path) == 1 else data.setdefault(path[0], {})
         if option in _ENGINES:
-            if "distributed_type" in data:
-                continue  # the first of the switches that Accelerate asks for
             value = _ENGINES[option]
         inner[path[-1]] = value
         place = launch.places.get((option,), Place(1, 1))

@@ -113,12 +113,12 @@ def _missing(name: str, where: tuple[Document, str]) -> Finding:
 def blocked(findings: Iterable[Finding]) -> str:
     """Why no verdict can be given, as far as files and values go; empty if nothing is in the way.
 
-    Only findings of files and values count: a refusal of the framework does not keep the memory
-    from being predicted.
+    Only findings that leave a setting unknown count: a refusal of the framework does not keep the
+    memory from being predicted.
     """
     for finding in findings:
         last = finding.key.rsplit(".", 1)[-1].lstrip("-").replace("-", "_")
-        if finding.id == "missing-file":
+        if finding.id in ("missing-file", "launch-engines"):
             return finding.effect
         if finding.id in _VALUE_RULES and finding.severity == "error" and last in _JUDGED:
             return f"{finding.key}: {finding.effect}"

@@ -193,6 +193,8 @@ def _shell(source: Source, follow: bool) -> Reading:
             partners.append(found if found.kind in KINDS else replace(found, kind=kind))
     if follow and FilePath(launch.target).name == "train.py":
         partners += _bundle(source, {p.kind for p in partners})
+    elif follow and FilePath(source.name).name == "launch.sh":
+        partners += _bundle(source, {p.kind for p in partners} | {"deepspeed"})
     for partner in tuple(partners):
         deeper = _with_partners(partner, replace(source, name=partner.name), follow)
         partners += [p for p in deeper.partners if p.name not in {q.name for q in partners}]

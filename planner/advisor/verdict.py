@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from planner.advisor.advice import advise_on
+from planner.advisor.bundled import job_of
 from planner.advisor.fsdp_limits import hybrid, kept_gradients, one_node, whole_unit
 from planner.advisor.judge import Target, gather, megatron_shape
 from planner.advisor.judgement import Judgement
@@ -19,6 +20,7 @@ from planner.lint.document import Document
 from planner.lint.megatron_flags import number
 
 if TYPE_CHECKING:
+    from costmodels.architecture import Architecture
     from hardware_db import Cluster
     from planner.advisor.options import Options
 
@@ -63,6 +65,8 @@ def verdict_of(
         fields, fix = gather(settings, replace(target, precision=best), gpus)
     except ValueError as error:
         return None, (), (_refused(reading.document, str(error), settings, ()),), notes
+    plain = _replicas(reading, ctx, settings)
+    notes += [plain] if plain and cluster.gpus > 1 else []
     tried = judge_nearest(fields, fix, target, ctx)
     notes += tried.notes
     if tried.refused:
@@ -94,12 +98,12 @@ def _target(
         return Target({**fields, "model": options.model})
     if doc.kind == "megatron":
         shape = megatron_shape(doc)
-        if shape is not None:
+        if shape is not None and not _same(shape, _planned(reading)):
             if settings.get("seq_len") is None and number(doc, "max_position_embeddings"):
                 fields["seq_len"] = number(doc, "max_position_embeddings")
             notes.append(f"model read from the flags: {shape.layers} layers of {shape.hidden}")
             return Target(fields, shape)
-    named = _named(doc)
+    named = _named(doc) or _planned(reading)
     if named is None:
         return None
     from planner.catalogue import resolve_model
@@ -109,7 +113,12 @@ def _target(
     except ValueError as error:
         notes.append(f"the file's model: {error}")
         return None
-    notes.append(f"model {model}, as the file names it")
+    where = "the file names it" if _named(doc) else "the plan beside it says"
+    notes.append(f"model {model}, as {where}")
+    if reading.launch is not None and reading.launch.target.startswith("torchtitan"):
+        notes.append(
+            "torchtitan's flags are not read: the settings are those of the plan beside it"
+        )
     return Target({**fields, "model": named})
 
 
@@ -121,6 +130,42 @@ def _named(doc: Document) -> str | None:
             return None if value.endswith((".json", ".yaml", ".yml")) else value
     value = doc.get("job", "model")
     return value if isinstance(value, str) else None
+
+
+def _planned(reading: Reading) -> str | None:
+    """The model of the plan beside the file."""
+    model = job_of(reading).get("model")
+    return model if isinstance(model, str) else None
+
+
+def _same(shape: Architecture, model: str | None) -> bool:
+    """Whether flags still describe the model that the plan beside them names."""
+    from planner.catalogue import resolve_model
+
+    try:
+        planned = resolve_model(model).architecture if model else None
+    except ValueError:
+        return False
+    sizes = ("layers", "hidden", "heads", "kv_heads", "ffn")
+    return planned is not None and all(
+        getattr(shape, size) == getattr(planned, size) for size in sizes
+    )
+
+
+def _replicas(reading: Reading, ctx: Context, settings: Settings) -> str:
+    """That no engine is chosen, so that PyTorch's own data parallelism runs; or empty."""
+    stack, stage = settings.values.get("stack"), settings.values.get("zero_stage")
+    docs = (reading.document, *ctx.partners)
+    if any(doc.kind in ("deepspeed", "megatron", "plan") for doc in docs):
+        return ""
+    if stack is None or (stack.value, stack.how) != ("deepspeed", "default"):
+        return ""
+    if stage is None or stage.value != 0:
+        return ""
+    return (
+        "neither DeepSpeed nor FSDP is chosen, so PyTorch's DistributedDataParallel runs; judged as"
+        " DeepSpeed's stage 0, the nearest that is modelled: memory and time may differ"
+    )
 
 
 def _refused(doc: Document, reason: str, settings: Settings, axes: tuple[str, ...]) -> Finding:

@@ -90,7 +90,7 @@ def _finding(rule: Rule[F], hit: Hit, document: Document) -> Finding:
     key = dotted(hit.path)
     if document.format == "arguments" and hit.path:
         # options of accelerate launch stand in the sections of its YAML, under their own names
-        name = hit.path[-1 if document.kind == "accelerate" else 0]
+        name = hit.path[-1 if document.kind in ("accelerate", "launch") else 0]
         key = document.spelling.get(str(name), f"--{name}")
     return Finding(
         id=rule.id,

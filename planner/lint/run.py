@@ -25,6 +25,7 @@ from planner.lint import (
     hf_deepspeed_rules,
     hf_rules,
     hf_value_rules,
+    launch_rules,
     llamafactory_rules,
     megatron_key_rules,
     megatron_pipeline_rules,
@@ -92,6 +93,7 @@ KIND_RULES: Mapping[str, tuple[Rule[Facts], ...]] = {
     ),
     "megatron": MEGATRON_RULES,
     "plan": plan_rules.RULES,
+    "launch": launch_rules.RULES,
 }
 
 

@@ -232,3 +232,10 @@ def test_a_time_limit_without_a_plan_exits_4(tmp_path: Path) -> None:
     assert result["plan"] is None
     assert result["proof"]["status"] == "unknown"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["solve", "estimate", "advise", "verify", "validate"])
+def test_no_switch_offers_a_double_negative(command: str) -> None:
+    code, out, _ = run([command, "--help"])
+    assert code == 0
+    assert "--no-no-" not in out

@@ -12,6 +12,8 @@ from planner.advisor.launch_options import section_of
 from planner.advisor.report import FileReport
 from planner.advisor.writing import write_patched_saying
 from planner.lint.accelerate_keys import DEEPSPEED_KEYS, FSDP_KEYS
+from planner.lint.launch_rules import ENGINES
+from planner.lint.names import names
 
 FLAGS = "--per_device_train_batch_size 2 --learning_rate 1e-5 --output_dir o --bf16"
 SAME = {
@@ -78,6 +80,61 @@ def test_findings_stand_where_the_option_is_typed(tmp_path: Path) -> None:
 def test_a_line_without_an_engine_says_nothing(tmp_path: Path) -> None:
     one = report(tmp_path, "--mixed_precision bf16 --main_process_port 29501")
     assert not any(":launch" in f.file for f in one.findings)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["--use_fsdp --use_deepspeed --zero_stage 2", "--multi_gpu --use-deepspeed"],
+)
+def test_two_engines_are_refused_and_not_judged(tmp_path: Path, line: str) -> None:
+    for more, files in (("", {}), (" --config_file ac.yaml", {"ac": SAME["deepspeed"][1]})):
+        (tmp_path / "run.sh").write_text(f"accelerate launch {line}{more} train.py {FLAGS}\n")
+        for name, text in files.items():
+            (tmp_path / f"{name}.yaml").write_text(text)
+        one = advise(tmp_path / "run.sh", model="7b", gpus="8xH100", advice=False).files[0]
+        assert [f.id for f in one.findings if f.severity != "info"] == ["launch-engines"]
+        assert one.judgement is None
+        assert any(note.startswith("no verdict: ") for note in one.notes)
+
+
+def test_a_misspelt_option_is_told_the_known_one(tmp_path: Path) -> None:
+    one = report(tmp_path, "--use_deepspeed --zero_stag 2 --bogus_option 3 --num-processes 8")
+    hits = {f.key: f.fix for f in one.findings if f.id == "launch-unknown-option"}
+    assert hits == {
+        "--zero_stag": "write --zero_stage",
+        "--bogus_option": "take it out, or put it behind the script",
+    }
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "torchrun --nproc-per-node 8 --rdzv-end localhost:1",  # argparse completes it
+        "deepspeed --num_gpus 8 --master_port 29501",
+        "accelerate launch --multi_gpu --main-process-port 29501 -m",
+        "python -m torch.distributed.launch --use_env --nproc_per_node 8",
+    ],
+)
+def test_known_options_are_no_findings(tmp_path: Path, line: str) -> None:
+    (tmp_path / "run.sh").write_text(f"{line} train.py {FLAGS}\n")
+    one = advise(tmp_path / "run.sh", advice=False).files[0]
+    assert not [f for f in one.findings if f.id.startswith("launch-")]
+
+
+def test_plain_replicas_are_not_taken_for_deepspeed_in_silence(tmp_path: Path) -> None:
+    for line in ("accelerate launch --multi_gpu --num_processes 8", "torchrun --nproc_per_node 8"):
+        (tmp_path / "run.sh").write_text(f"{line} train.py {FLAGS}\n")
+        one = advise(tmp_path / "run.sh", model="7b", gpus="8xH100", advice=False).files[0]
+        assert one.judgement is not None
+        assert any("DistributedDataParallel" in note for note in one.notes)
+    one = report(tmp_path, "--use_deepspeed --zero_stage 0")
+    assert not any("DistributedDataParallel" in note for note in one.notes)
+
+
+def test_every_engine_option_is_one_of_the_launcher() -> None:
+    removed = {"fsdp_ignored_modules"}  # a key of the file only
+    known = names("accelerate_launch")
+    assert {*ENGINES, *DEEPSPEED_KEYS, *FSDP_KEYS} - removed <= known
 
 
 def test_patches_leave_the_line_to_its_owner(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ REFUSED = frozenset(
         "kv-heads",
         "kv-heads-split",
         "ffn",
+        "experts",
         "interleaving",
         "interleaving-micro-batches",
         "precision-hardware",

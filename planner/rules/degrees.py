@@ -33,7 +33,8 @@ def _experts(job: Job, c: Shapes) -> Array:
     moe = job.architecture.moe
     if moe is None:
         return np.asarray(c.ep == 1)
-    return np.asarray((moe.experts % c.ep == 0) & ((c.dp * c.cp) % c.ep == 0))
+    ranks = c.dp * c.cp * c.tp  # experts need not be split over the tensor-parallel ranks
+    return np.asarray((moe.experts % c.ep == 0) & (ranks % c.ep == 0))
 
 
 def _interleaving(job: Job, c: Shapes) -> Array:
@@ -102,9 +103,10 @@ DEGREES: tuple[Rule, ...] = (
     ),
     Rule(
         "experts",
-        ("ep", "dp", "cp"),
+        ("ep", "dp", "cp", "tp"),
         _experts,
-        "ep {ep} must divide the experts of {model}, which has {experts}, and dp {dp} x cp {cp}",
+        "ep {ep} must divide the experts of {model}, which has {experts}, and dp {dp} x cp {cp} x"
+        " tp {tp}",
         "megatron-core TransformerConfig.__post_init__, parallel_state.py",
     ),
     Rule(

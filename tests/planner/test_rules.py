@@ -179,6 +179,21 @@ def test_a_rule_on_the_job(
     assert r.explain(job_of(**refused), shapes, 0)
 
 
+@pytest.mark.parametrize(
+    ("ep", "axes", "holds"),
+    [
+        (8, {"dp": 8}, True),
+        (8, {"dp": 4, "tp": 2}, True),
+        (4, {"dp": 2}, False),
+        (3, {"dp": 3}, False),
+    ],
+)
+def test_experts_are_shared_evenly(ep: int, axes: dict[str, int], holds: bool) -> None:
+    job = job_of(model="mixtral-8x7b")  # eight experts
+    shapes = shapes_of("megatron", ep=ep, **axes)
+    assert bool(np.asarray(rule("experts").holds(job, shapes))[0]) == holds
+
+
 def test_rules_answer_alike_one_by_one_and_together() -> None:
     """A mask over many candidates is the masks of each."""
     from planner.space import enumerate_shapes

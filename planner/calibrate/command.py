@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 
@@ -15,11 +14,12 @@ from costmodels.time_profile import TimeProfile
 from planner.calibrate.profile import MOST_LOW, Error, Profile, StackProfile, profile_text
 from planner.calibrate.shrink import Constant, Shrunk, shrink
 from planner.validate.absurd import sound
-from planner.validate.command import Skipped, read_runs
+from planner.validate.command import read_runs
 from planner.validate.outputs import check_output
 from planner.validate.predict import predict_memory, predict_time, stack_of
 from planner.validate.run import Run
 from planner.validate.score import grouped
+from planner.validate.usable import reasons_of
 
 # Nine in ten held-out runs of one source lie within this around their middle (docs/accuracy.md),
 # but for nanotron's slow mode, V100 runs whose authors warn of 40 %, and fine-tunes on unpadded
@@ -76,7 +76,7 @@ def calibrate(
         if own is not None:
             profiles[str(name)] = own
     if not profiles:
-        reasons = [*absurd[:1], *sorted(set(read.skipped.values()))] or ["nothing measured"]
+        reasons = [*absurd[:1], *reasons_of(read.skipped)] or ["nothing measured"]
         raise ValueError(f"no run to calibrate with ({', '.join(reasons)})")
     profile = Profile(stacks=profiles)
     if output is not None:
@@ -84,13 +84,8 @@ def calibrate(
             output.write_text(profile_text(profile), encoding="utf-8")
         except OSError as error:
             raise ValueError(f"{output}: cannot write: {error.strerror or error}") from None
-    skipped = [f"not used: {line}" for line in (*absurd, *_skipped(read.skipped))]
+    skipped = [f"not used: {line}" for line in (*absurd, *reasons_of(read.skipped))]
     return profile, "\n".join([calibration_text(profile), *skipped])
-
-
-def _skipped(skipped: Skipped) -> list[str]:
-    """How many rows are not used, by reason."""
-    return [f"{count} rows: {why}" for why, count in sorted(Counter(skipped.values()).items())]
 
 
 def _of_stack(runs: Sequence[Run]) -> StackProfile | None:

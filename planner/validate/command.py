@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from costmodels.stack import load_stack, stack_names
-from planner.validate.absurd import why_impossible, why_nothing
 from planner.validate.accuracy import accuracy_page
 from planner.validate.consistency import without_repeats
 from planner.validate.evaluate import Scored, scored, source_score, verdict_score
@@ -21,7 +19,7 @@ from planner.validate.logo import leave_out
 from planner.validate.memory_logo import leave_out_memory
 from planner.validate.oracle import score_oracle
 from planner.validate.outputs import check_output
-from planner.validate.predict import Predictions, predict
+from planner.validate.predict import predict
 from planner.validate.predictions_csv import write_predictions
 from planner.validate.report import (
     ChoiceScore,
@@ -35,24 +33,9 @@ from planner.validate.residuals import MISSED, missed_splits, source_splits
 from planner.validate.resolve import Calibrated, resolve, stack_name
 from planner.validate.run import Changes, Run, Skip
 from planner.validate.score import grouped
-from planner.validate.table import Row, Table, read_table
-from planner.validate.text import reason_text, report_text
-
-Skipped = dict[tuple[str, int], str]
-
-
-class NothingScored(ValueError):
-    """No row of the tables can be scored; why, in one line."""
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """Tables that were read, the runs in them, and why other rows are not used."""
-
-    tables: tuple[Table, ...]
-    runs: tuple[Run, ...]
-    skipped: Skipped
-    stack: str | None = None  # to predict every run with
+from planner.validate.table import Row, read_table
+from planner.validate.text import report_text
+from planner.validate.usable import Read, Skipped, check_used, without_idle, without_impossible
 
 
 def validate(
@@ -99,13 +82,13 @@ def validate(
     if predictions is not None and all(table.kind != "runs" for table in read.tables):
         raise ValueError(f"{predictions}: no table of measured runs whose predictions to write")
     read = without_impossible(read)
-    _check_used(read)
+    check_used(read)
     found = predict(read.runs)
     idle = without_idle(read, found)
     if predictions is not None:
         write_predictions(predictions, read.tables, read.runs, found, idle[0].skipped)
     read, found = idle
-    _check_used(read)
+    check_used(read)
     constants = leave_out(read.runs, found) if logo else ()
     choices = leave_out_memory(read.runs, found) if logo else ()
     data = scored(read.runs, found)
@@ -183,45 +166,6 @@ def read_runs(paths: Sequence[Path], stack: str | None = None, profile: Path | N
             except Skip as reason:
                 skipped[row.file, row.line] = str(reason)
     return Read(tables, without_repeats(runs), skipped, stack)
-
-
-def without_impossible(read: Read) -> Read:
-    """Without the runs whose measurements cannot be true; they are skipped, with the reason."""
-    reasons = [why_impossible(run) for run in read.runs]
-    told = {
-        (run.row.file, run.row.line): reason
-        for run, reason in zip(read.runs, reasons, strict=True)
-        if reason
-    }
-    kept = tuple(run for run, reason in zip(read.runs, reasons, strict=True) if not reason)
-    return replace(read, runs=kept, skipped={**read.skipped, **told})
-
-
-def without_idle(read: Read, found: Predictions) -> tuple[Read, Predictions]:
-    """Without the runs of which nothing can be scored; they are skipped, with the reason."""
-    used = scored(read.runs, found).used
-    kept, skipped = np.flatnonzero(used), dict(read.skipped)
-    for i in map(int, np.flatnonzero(~used)):
-        run, reason = read.runs[i], ""
-        if run.memory or run.outcome:
-            reason = found.memory_problem[i]
-        if run.time and not reason:
-            reason = found.time_problem[i]
-        skipped[run.row.file, run.row.line] = reason or why_nothing(run)
-    runs = tuple(read.runs[int(i)] for i in kept)
-    return replace(read, runs=runs, skipped=skipped), found.of(kept)
-
-
-def _check_used(read: Read) -> None:
-    """Tables of runs alone, none of them usable, are a mistake to tell."""
-    if read.runs or any(table.kind != "runs" for table in read.tables):
-        return
-    places: dict[str, list[str]] = {}
-    for (_, line), reason in read.skipped.items():
-        places.setdefault(reason, []).append(f"line {line}")
-    reasons = ", ".join(reason_text(*pair) for pair in sorted(places.items())) or "no rows"
-    names = ", ".join(str(table.path) for table in read.tables)
-    raise NothingScored(f"{names}: no row can be scored ({reasons})")
 
 
 def _calibrated(profile: Path | None) -> Calibrated | None:

@@ -13,9 +13,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from planner.validate.columns import FLAGS, NUMBERS, TEXTS
-from planner.validate.command import NothingScored, read_runs, validate
+from planner.validate.command import read_runs, validate
 from planner.validate.kinds import load_kinds
 from planner.validate.predict import predict_memory, predict_time
+from planner.validate.usable import NothingScored
 from planner.validate.written import BLANK, canonical
 
 FULL = {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # llama2-13b on 1 node of 8 x NVIDIA A100-SXM4-80GB: megatron-deepspeed
-# dp 4, tp 2, ZeRO-3, micro-batch 2, accumulation 64, bf16, recompute none
+# dp 8, ZeRO-3, micro-batch 1, accumulation 64, bf16, recompute none
 #
 # Run it once. Arguments are passed on to the training script.
 set -euo pipefail
@@ -29,7 +29,6 @@ HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 command -v torchrun > /dev/null || fail "torchrun is not on PATH: activate the environment that has torch"
 
 # What the plan relies on.
-export CUDA_DEVICE_MAX_CONNECTIONS=1
 export PYTORCH_CUDA_ALLOC_CONF="${PYTORCH_CUDA_ALLOC_CONF:-expandable_segments:True}"
 export PYTORCH_ALLOC_CONF="${PYTORCH_ALLOC_CONF:-expandable_segments:True}"
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-16}"
@@ -60,9 +59,9 @@ PLAN_ARGS=(
   --attention-dropout 0.0
   --hidden-dropout 0.0
   --no-query-key-layer-scaling
-  --tensor-model-parallel-size 2
+  --tensor-model-parallel-size 1
   --pipeline-model-parallel-size 1
-  --micro-batch-size 2
+  --micro-batch-size 1
   --global-batch-size 512
   --deepspeed
   --deepspeed_config "$HERE/deepspeed_config.json"
@@ -70,7 +69,6 @@ PLAN_ARGS=(
   --distributed-backend nccl
   --no-gradient-accumulation-fusion
   --no-pipeline-parallel
-  --sequence-parallel
   --bf16
   --use-flash-attn-v2
   --optimizer adam

@@ -74,7 +74,7 @@ def _raised(found: Buffers, size: Numeric) -> Buffers:
 def _whole(c: Configuration, first: Numeric, last: Numeric) -> Buffers:
     """Gradients stay where they are made; at most placeholders of them, or a flat bucket."""
     dummies: Numeric = 0.0 * last
-    own = layer_held(c).total * c.architecture.layers / c.pp + ends_held(c, first, last).total
+    own = stage_held(c, first, last).total
     if c.stack.memory.dummy_gradients:
         arch = c.architecture
         layer = held(c, layer_parameters(arch)).total
@@ -96,7 +96,8 @@ def _deepspeed(c: Configuration, first: Numeric, last: Numeric) -> Buffers:
     if c.stack.memory.buckets == "step":
         return _at_step(c, sizes.reduce_bucket, first, last)
     wide = (gradient_bytes(c) == 4) & (zero == 1)
-    own = layer_held(c).total * c.architecture.layers / c.pp + ends_held(c, first, last).total
+    part = stage_held(c, first, last)
+    own = part.total
     copies = c.stack.memory.overlap_buckets if c.pp == 1 else 1
     bucket = sizes.reduce_bucket * np.where(wide, 4.0, element)
     bucket = bucket * np.where((zero == 1) | (zero == 2), copies, 1)
@@ -111,10 +112,9 @@ def _deepspeed(c: Configuration, first: Numeric, last: Numeric) -> Buffers:
     cached: Numeric = 0.0 * last
     reduced: Numeric = 0.0 * last
     if c.stack.memory.flat_copies != "reused":
-        part = stage_held(c, first, last)
         flat = np.where(zero == 1, 0.0, flat)
         cached = cached + flat_copies(c, part)
-        reduced = np.where(zero == 1, bucket_bytes(c, part.total), 0.0)
+        reduced = np.where(zero == 1, bucket_bytes(c, own), 0.0)
     return Buffers(
         forward=gathered + always + 0.0 * last,
         loss=gathered + always + 0.0 * last,
@@ -131,7 +131,7 @@ def _at_step(c: Configuration, least: float, first: Numeric, last: Numeric) -> B
 
     A bucket ends with the tensor that fills it, a token table where a stage has one.
     """
-    own = layer_held(c).total * c.architecture.layers / c.pp + ends_held(c, first, last).total
+    own = stage_held(c, first, last).total
     tables = np.maximum(first, last) * table_bytes(c) / weight_element(c)
     bucket = np.minimum(np.maximum(least, tables), own)
     none = 0.0 * own

@@ -61,6 +61,14 @@ class Affine:
 Parts = Mapping[str, Numeric]  # a time split into named parts [s]
 
 
+def total(parts: Parts) -> Numeric:
+    """Sum of the parts. [s]"""
+    result: Numeric = np.asarray(0.0)
+    for value in parts.values():
+        result = result + value
+    return result
+
+
 @dataclass(frozen=True, slots=True)
 class TimeCosts:
     """Times of one configuration (or an array of them). [s]

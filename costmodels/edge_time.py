@@ -16,7 +16,7 @@ from costmodels.collectives import (
     ring_share,
 )
 from costmodels.configuration import OFFLOAD_TIERS, Configuration
-from costmodels.costs import Affine, Parts
+from costmodels.costs import Affine, Parts, total
 from costmodels.gemm import linear_backward_time, linear_forward_time
 from costmodels.held import Held, ends_held, layer_held, leading_held, summed_each, weights_sharded
 from costmodels.memory_bound import embedding_bytes, loss_bytes
@@ -82,9 +82,8 @@ def head(cfg: Configuration, rates: Rates) -> Parts:
         "memory_bound": moved / rates.bandwidth,
         "tp": time.tp_factor * summed,
     }
-    busy = parts["gemm"] + parts["memory_bound"] + parts["tp"]
     floor = time.host_layer * (1.0 + HOST_BACKWARD)
-    return {**parts, "launch": np.maximum(floor - busy, 0.0)}
+    return {**parts, "launch": np.maximum(floor - total(parts), 0.0)}
 
 
 @dataclass(frozen=True, slots=True)

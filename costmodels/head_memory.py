@@ -8,7 +8,7 @@ from costmodels.activations import embedding_saved, head_saved, rotary_tables
 from costmodels.attention_activations import SOFTCAP_FAMILIES, score_bytes
 from costmodels.backward_memory import weight_element
 from costmodels.configuration import Configuration
-from costmodels.held import ends_held, layer_held, vocabulary
+from costmodels.held import stage_held, vocabulary
 from costmodels.memory_profile import Logits
 from costmodels.numeric import Numeric, ceil_div
 from costmodels.params import token_table
@@ -93,8 +93,7 @@ def _layer_scores(c: Configuration) -> Numeric:
 
 def _gradients_of_last(c: Configuration) -> Numeric:
     """Gradients the last stage makes in its first backward, an even share of layers. [byte]"""
-    layers = c.architecture.layers / c.pp * layer_held(c).total
-    return gradient_bytes(c) * (layers + ends_held(c, 0, 1).total)
+    return gradient_bytes(c) * stage_held(c, 0, 1).total
 
 
 def _projection_backward(c: Configuration) -> Numeric:

@@ -17,7 +17,7 @@ import numpy as np
 from costmodels.configuration import Configuration
 from costmodels.costs import Affine
 from costmodels.head_memory import table_bytes
-from costmodels.held import ends_held, layer_held
+from costmodels.held import ends_held, layer_held, stage_held
 from costmodels.numeric import Numeric
 from costmodels.params import total_parameters
 from costmodels.sharing import kernels_of
@@ -73,8 +73,7 @@ def _training(c: Configuration) -> Affine:
 
 def _own(c: Configuration) -> Numeric:
     """Parameters of a rank's shard on an even first stage, the whole model's without stages. [-]"""
-    ends = ends_held(c, 1, int(c.pp == 1))
-    return c.architecture.layers / c.pp * layer_held(c).over(1) + ends.over(1)
+    return stage_held(c, 1, int(c.pp == 1)).over(1)
 
 
 def _drive_buffers(c: Configuration) -> Numeric:

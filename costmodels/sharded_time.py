@@ -55,9 +55,9 @@ def streams(stages: Stages, rates: Rates) -> Streams:
     ends_settle, ends_waited = gradient_times(stages, rates, ends_held(cfg, 1, 1))
     settle, waited = gradient_times(stages, rates, layer)
     gathering, regathering, scattering = shares(cfg)
-    # a sum over replicas is a scatter and a gather
-    ways = np.where(weights_sharded(cfg) | each, 1.0, np.where(summed_each(cfg), 2.0, 0.0))
     parts, late = weights_sharded(cfg), profile.engine == "fsdp" and profile.whole_root
+    # a sum over replicas is a scatter and a gather
+    ways = np.where(parts | each, 1.0, np.where(summed_each(cfg), 2.0, 0.0))
 
     def root(first: int, last: int) -> Numeric:
         held = ends_held(cfg, first, last)

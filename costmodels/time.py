@@ -6,7 +6,7 @@ import numpy as np
 
 from costmodels import edge_time, layer_time
 from costmodels.configuration import Configuration
-from costmodels.costs import GRANULARITIES, SEGMENT, Parts, TimeCosts
+from costmodels.costs import GRANULARITIES, SEGMENT, Parts, TimeCosts, total
 from costmodels.edge_time import HOST_BACKWARD, Stages
 from costmodels.module_time import recomputed_modules
 from costmodels.numeric import Numeric
@@ -105,14 +105,6 @@ def _tensor_parallel_host(cfg: Configuration) -> Numeric:
     extra = time.host_tp * (tp - 1.0) + time.host_tp_node * more_nodes
     extra = extra + (time.host_tp_pipeline * tp if pipelined else 0.0)
     return np.where(tp > 1, extra, 0.0)
-
-
-def total(parts: Parts) -> Numeric:
-    """Sum of the parts. [s]"""
-    result: Numeric = np.asarray(0.0)
-    for value in parts.values():
-        result = result + value
-    return result
 
 
 def _recomputed(cfg: Configuration, rates: Rates, forward: Parts, granularity: str) -> Parts:
